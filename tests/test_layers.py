@@ -44,6 +44,7 @@ LAYERS = {
     "experiments": ("surefoot_experiments",),
     "reports": ("surefoot._report", "surefoot.extending.report"),
     "public names, and the list of systems": ("surefoot",),
+    "estimators": ("surefoot._estimators",),
     "certificates of solvers": ("surefoot._holdout",),
     "systems": (*(f"surefoot.{room}" for room in ROOMS), "surefoot._layers"),
     "solvers without a system": ("surefoot._lasso", "surefoot._logistic.solver", "surefoot._equilibrium"),

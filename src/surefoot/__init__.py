@@ -10,7 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and the documentation see of the table below
-    from . import callbacks, data, deconvolution, distributed, extending, learned, linalg, nn, optim, sgd, steps
+    from . import (
+        callbacks,
+        data,
+        deconvolution,
+        distributed,
+        estimators,
+        extending,
+        learned,
+        linalg,
+        nn,
+        optim,
+        sgd,
+        steps,
+    )
     from ._core.audit import Audit, AuditLine
     from ._core.certificate import Certificate, CertificateStatus, Condition
     from ._core.completion import MatrixCompletion
@@ -55,6 +68,7 @@ __all__ = [
     "deconvolution",
     "descend",
     "distributed",
+    "estimators",
     "extending",
     "gradient_flow",
     "learned",

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import surefoot as sf
-from surefoot._feed_forward.command import NAMES, FeedForward
+from surefoot._feed_forward.command import FeedForward
+from surefoot._feed_forward.drawn import NAMES
 from surefoot_check import Outcome, check
 
 SYSTEM = "feed-forward"

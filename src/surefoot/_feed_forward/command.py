@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from tyro.conf import arg
 
 from surefoot_check.feed_forward import exact_fit, minimum
-from surefoot_check.feed_forward.activations import ACTIVATIONS
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Batched, Rows, certify_exits, train_exits
@@ -25,16 +24,15 @@ from .._cli.watched import LONGEST, Finish, check_rate, resumed, trained, weight
 from .._core.io import RunDirectoryError
 from .._core.losses import Loss, SquaredLoss
 from .._core.run import Run
+from .drawn import drawn_network
 from .loss import NetworkLoss
-from .modules import BY_CODE, layers_of, weights_of
+from .modules import layers_of, weights_of
 from .newton import finish as finished
 from .objective import NetworkObjective, TorchLoss
 from .steps import GaussNewton, Newton
 from .system import FeedForwardSystem
 from .training import fit
 
-NAMES = {ACTIVATIONS[code].name.lower().replace(" ", "-"): code for code in BY_CODE}
-"""Codes of activations by their names on the command line."""
 DEFAULTS = {False: (50, "100,100", 10_000), True: (200, "16", 2_000)}
 """Rows, hidden layers and steps of the optimiser: of an exact fit, and of a minimum, whose Hessian has an entry for each two
 weights, and to which Newton's method goes from there."""
@@ -216,7 +214,7 @@ def _built(options: FeedForward) -> Built:
     loss, outputs = _loss(options, table, rows)
     assert isinstance(table.train.X, Tensor)
     widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
-    net = _network(widths, options.activation, options.seed)
+    net = drawn_network(widths, options.activation, options.seed)
     drawing = options.drawing(options.seed)
     if drawing is not None:
         loss = FeedForwardSystem().drawn(net, loss, None, drawing)
@@ -277,17 +275,6 @@ def _widths(text: str) -> list[int]:
     if not widths or min(widths) < 1:
         raise ValueError(f"--hidden is {text!r}; give the widths of the hidden layers, for example 100,100")
     return widths
-
-
-def _network(widths: list[int], activation: str, seed: int) -> nn.Sequential:
-    """With torch's initial weights."""
-    kind = BY_CODE[NAMES[activation]]
-    modules: list[nn.Module] = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for index in range(len(widths) - 1):
-            modules += [nn.Linear(widths[index], widths[index + 1], dtype=torch.float64), kind.module()]
-    return nn.Sequential(*modules[:-1])
 
 
 def _put(net: nn.Sequential, path: Path) -> None:

@@ -125,7 +125,8 @@ def _candidates(start: Start) -> Iterator[Candidate]:
         for order in orders(degree):
             tau = steps[order]
             P = np.cumprod(1.0 - tau[:, None] * lam, axis=0)
-            gaps = (P * P) @ weights / total
+            with np.errstate(over="ignore"):  # such an order rises, and is left out
+                gaps = (P * P) @ weights / total
             reached = np.flatnonzero(gaps <= TARGET)
             if len(reached) and gaps.max() <= HIGHEST:
                 frozen = int(reached[0]) + 1

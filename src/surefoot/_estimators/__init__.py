@@ -1,0 +1,1 @@
+"""Estimators of scikit-learn whose fits carry certificates: only they import it."""
