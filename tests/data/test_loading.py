@@ -101,7 +101,9 @@ def test_missing_half_of_a_pair(tmp_path):
 @pytest.mark.parametrize(
     "suffix, message",
     [
-        ("a.feather", r"the format '\.feather' is not known; expected table.csv"),
+        ("a.feather", r"the format '\.feather' is not read; pass pandas.read_feather"),
+        ("a.h5", r"the format '\.h5' is not known; expected table.csv"),
+        ("a.csv.gz", "tables are read unpacked; unpack it first"),
         ("a", "the format '' is not known"),
     ],
 )
@@ -124,3 +126,10 @@ def test_empty_source_and_empty_name(tmp_path):
         load("")
     with pytest.raises(DataError, match="NAME is missing after the colon"):
         load(f"{tmp_path}/a.npz:")
+
+
+def test_what_is_no_path_is_told_where_to_go():
+    with pytest.raises(
+        TypeError, match=r"source is ndarray; pass a name or a path; sf.data.from_frame takes DataFrames"
+    ):
+        load(np.ones((2, 2)))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,7 +29,7 @@ def table(tmp_path: Path) -> Write:
 # -- targets ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["b", 2, "2", -2, ["b"], [2]])
+@pytest.mark.parametrize("target", ["b", 2, "2", -2, ["b"], [2], np.int64(2)])
 def test_a_target_by_name_or_number(table: Write, target: object) -> None:
     data = load(table("a,b,c\n1,2.5,3\n4,5,6\n"), target=target)
     assert data.Y.tolist() == [[2.5], [5]] and data.X.tolist() == [[1, 3], [4, 6]]
@@ -57,6 +58,10 @@ def test_a_name_that_has_a_comma_or_is_no_ascii(table: Write) -> None:
         (-4, "target is -4; columns are counted"),
         (True, "has no column True"),
         ([], r"target is \[\], which names no column"),
+        ("", "has no column ''; its columns are 'age'"),
+        (1.5, r"target is 1\.5; expected the name of a column, its number, or a list"),
+        ({"age"}, "target is {'age'}; expected the name"),
+        (["age", None], "expected the name of a column"),
         (["age", 1], r"names column 1 \('age'\) twice"),
         ([1, 2, 3], "leaves no column for the inputs"),
         (["colour", "age"], r"column 2 \('colour'\) is text, which is a target of its own only"),
@@ -110,6 +115,7 @@ def test_separators_inside_quotes(table: Write) -> None:
     [
         ({"separator": ";;"}, "separator is ';;'; expected one character such as ';', or 'tab'"),
         ({"separator": ""}, "separator is ''"),
+        ({"separator": 5}, "separator is 5; expected one character"),
         ({"separator": '"'}, "separator is '\"'"),
         ({"separator": ",", "decimal": ","}, "separator and decimal are both ','; they must differ"),
         ({"decimal": ";"}, "decimal is ';'; expected '.' or ','"),

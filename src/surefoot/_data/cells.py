@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import DataError
 
-Target = str | int | Sequence[str | int] | None
+Target = str | SupportsIndex | Sequence[str | SupportsIndex] | None
 """A column by name or number (from 1; -1 is the last), several of them, or the last."""
 Categories = Literal["error", "one-hot"]
 Missing = Literal["error", "drop", "mean"]
@@ -43,9 +43,16 @@ class TableOptions:
             if getattr(self, name) not in known:
                 *others, last = map(repr, known)
                 raise DataError(f"{name} is {getattr(self, name)!r}; expected {', '.join(others)} or {last}")
-        if self.separator is not None and (len(self.character) != 1 or self.character in '"\r\n\0'):
+        items = [self.target] if isinstance(self.target, (str, SupportsIndex)) else self.target
+        if items is not None and not (
+            isinstance(items, Sequence) and all(isinstance(item, (str, SupportsIndex)) for item in items)
+        ):
+            raise DataError(f"target is {self.target!r}; expected the name of a column, its number, or a list of these")
+        if self.separator is None:
+            return
+        if not isinstance(self.separator, str) or len(self.character) != 1 or self.character in '"\r\n\0':
             raise DataError(f"separator is {self.separator!r}; expected one character such as ';', or 'tab'")
-        if self.separator is not None and self.character == self.decimal:
+        if self.character == self.decimal:
             raise DataError(f"separator and decimal are both {self.decimal!r}; they must differ")
 
     @property
@@ -124,8 +131,8 @@ class Cells:
         """
         if target is None:
             return [self.numbers.shape[1] - 1]
-        several = not isinstance(target, (str, int))
-        found = [self._index(item) for item in target] if several else self._indices(target)
+        one = isinstance(target, (str, SupportsIndex))
+        found = self._indices(target) if one else [self._index(item) for item in target]
         if not found:
             raise DataError(f"{self.source}: target is {target!r}, which names no column")
         if len(set(found)) < len(found):
@@ -134,12 +141,12 @@ class Cells:
             raise DataError(f"{self.source}: target is {target!r}, which leaves no column for the inputs")
         return found
 
-    def _indices(self, target: str | int) -> list[int]:
+    def _indices(self, target: str | SupportsIndex) -> list[int]:
         """Of one name or number, or of several with commas between them."""
         parts = target.split(",") if isinstance(target, str) and target not in (self.names or ()) else [target]
         return [self._index(part.strip() if isinstance(part, str) and len(parts) > 1 else part) for part in parts]
 
-    def _index(self, item: str | int) -> int:
+    def _index(self, item: str | SupportsIndex) -> int:
         names, width = self.names or (), self.numbers.shape[1]
         if str(item) in names:
             return names.index(str(item))
@@ -158,8 +165,8 @@ class Cells:
                 f"{self.source}: target is {item!r}, but the table has no header; give the number of the column, 1 to {width}"
             )
         near = difflib.get_close_matches(str(item), names, 1, 0.5)
-        hint = f"did you mean {shown(near[0])}? " if near else ""
-        raise DataError(f"{self.source}: has no column {item!r}; {hint}Its columns are {listed(names)}")
+        hint = f"did you mean {shown(near[0])}? Its" if near else "its"
+        raise DataError(f"{self.source}: has no column {item!r}; {hint} columns are {listed(names)}")
 
 
 def shown(text: str) -> str:

@@ -21,6 +21,15 @@ from .matrix_market import load_mtx
 from .numpy_files import load_npy, load_npz
 from .preparing import prepared
 
+_INSTEAD = {
+    ".txt": "if it is a table, end its name in .csv",
+    ".xlsx": "save its sheet as CSV, or pass pandas.read_excel(...) to sf.data.from_frame",
+    ".xls": "save its sheet as CSV, or pass pandas.read_excel(...) to sf.data.from_frame",
+    ".feather": "pass pandas.read_feather(...) to sf.data.from_frame",
+    ".json": "pass pandas.read_json(...) to sf.data.from_frame",
+}
+"""What to do with files of other programs."""
+
 
 def load(
     source: str | os.PathLike[str],
@@ -91,6 +100,10 @@ def load(
     """
     require_fraction(test_fraction)
     options = TableOptions(target, separator, decimal, categories, missing)
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(
+            f"source is {type(source).__name__}; pass a name or a path; sf.data.from_frame takes DataFrames, from_arrays arrays"
+        )
     text = os.fspath(source)
     _require_table(text, options)
     if text in names():
@@ -109,6 +122,8 @@ def load(
         return load_npz(path, prefix, split_seed, test_fraction)
     if kind == "npy":
         return load_npy(path, second)
+    if kind == "idx" and path.suffixes[-2:-1] in [[f".{suffix}"] for suffix in TABLES]:
+        raise DataError(f"{path}: tables are read unpacked; unpack it first, with gunzip")
     if kind == "idx":
         return load_idx(path, second, split_seed, test_fraction)
     if kind in TABLES:
@@ -116,6 +131,8 @@ def load(
         return prepared(cells, options, split_seed, test_fraction)
     if kind == "mtx":
         return load_mtx(path)
+    if path.suffix.lower() in _INSTEAD:
+        raise DataError(f"{path}: the format {path.suffix!r} is not read; {_INSTEAD[path.suffix.lower()]}")
     raise DataError(f"{path}: the format {path.suffix!r} is not known; expected {PATHS}")
 
 
