@@ -72,8 +72,6 @@ SHARED = (
 """They import no room and name no system, apart from the rooms and the lists inside ``surefoot_check``."""
 LISTS = {"surefoot_check.systems", "surefoot_check.formats", "surefoot._report.formats"}
 """Of systems, and of the formats of other certificates and their reports, by which their rooms are found."""
-EXEMPT = frozenset({"surefoot._cli.demo"})
-"""Of shared rooms: a program about one system."""
 
 
 def _modules() -> dict[str, Path]:
@@ -152,7 +150,7 @@ def room(module: str) -> str:
 def shared(module: str) -> bool:
     """Whether a module is of a shared room."""
     inside = any(_within(module, entry) for entry in SHARED) and not any(_within(module, x) for x in OTHER_FORMATS)
-    return inside and not room(module) and module not in EXEMPT | LISTS
+    return inside and not room(module) and module not in LISTS
 
 
 def rooms_crossed() -> list[tuple[str, str]]:
@@ -181,7 +179,6 @@ def test_every_entry_of_the_lists_is_needed() -> None:
         entry for entry in (*layers, *SHARED, *OTHER_FORMATS) if not any(_within(name, entry) for name in modules)
     ]
     assert unused == []
-    assert [name for name in EXEMPT if not named(modules[name])] == []
     assert {f"surefoot.{room}" for room in ROOMS} <= {type(system).__module__.rpartition(".")[0] for system in SYSTEMS}
 
 

@@ -18,7 +18,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Command("Start here: every step once, on real data.", "surefoot._cli.demo:Demo"),
+    "demo": Command("Start here: a tour of what there is, on bundled data.", "surefoot._cli.demo:Demo"),
     "certify": Command("Evaluate a convergence theorem on your data, before training."),
     "certify two-layer": Command("two-layer linear network", "surefoot._two_layer.command:Certify"),
     "certify linear-resnet": Command("deep linear residual network", "surefoot._linear_resnet.command:Certify"),
@@ -48,7 +48,10 @@ COMMANDS = {
         "steps of a solver, layer by layer, each proved on its problems", "surefoot._layers.command:Layers"
     ),
     "check": Command("Prove what a run or certificate claims, independently.", "surefoot._cli.inspection:Check"),
-    "report": Command("Write the report and the plots of a run anew.", "surefoot._cli.inspection:Report"),
+    "report": Command(
+        "Write the report of a run anew, or compare several runs.",
+        "surefoot._cli.inspection:Report",
+    ),
     "deblur": Command("Sharpen photographs whose blur is known.", "surefoot._deconvolution.command_deblur:Deblur"),
     "reproduce": Command("Reproduce a figure or table of a paper.", "surefoot._cli.inspection:Reproduce"),
     "list": Command("List systems, theorems, step rules, data sets, experiments.", "surefoot._cli.listing:List"),

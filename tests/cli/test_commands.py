@@ -21,7 +21,7 @@ import pytest
 import surefoot as sf
 import surefoot_experiments
 from surefoot import cli
-from surefoot._cli import demo, listing, screen
+from surefoot._cli import listing, screen
 from surefoot._cli.commands import options_of
 from surefoot._core.audit import Audit, AuditLine
 from surefoot._core.plans import PLANS
@@ -77,10 +77,10 @@ def test_help_names_every_command_and_exit_code(run) -> None:
         ),
         (["train", "step-sizes"], ["--out", "--epochs", "--optimizer", "--gradient", "--expansion", "--resume"]),
         (["check"], ["DIR", "--level", "--json"]),
-        (["report"], ["DIR"]),
+        (["report"], ["DIR ...", "--out", "--data"]),
         (["reproduce"], ["PAPER/FIGURE", "--full", "--out", "--seed", "--json"]),
         (["list"], ["--json"]),
-        (["demo"], ["--out", "--json"]),
+        (["demo"], ["STOP ...", "--out", "--json"]),
     ],
 )
 def test_help_of_every_command(run, arguments: list[str], options: list[str]) -> None:
@@ -189,6 +189,28 @@ def test_report(run, trained: Path) -> None:
     assert "Root mean square error" in (trained / "report.html").read_text()
 
 
+def test_report_of_several(run, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(trained, tmp_path / "runs" / "a")
+    trained.rename(tmp_path / "runs" / "b")
+    inside, page = tmp_path / "runs" / "index.html", tmp_path / "pages" / "mine.html"
+    outcome = run("report", tmp_path / "runs")
+    assert (outcome.code, outcome.out) == (0, f"{inside}\n")
+    assert 'href="a/report.html"' in inside.read_text()
+    assert run("report", tmp_path / "runs" / "a", tmp_path / "runs" / "b", "--out", page).code == 0
+    assert 'href="../runs/b/report.html"' in page.read_text()
+    monkeypatch.chdir(tmp_path)
+    assert run("report", "runs/a", "runs/b").out == "comparison.html\n"
+    for arguments, message in (
+        (["runs", "--data", "x"], "--data has the arrays of one run"),
+        (["runs/a", "--out", "x"], "--out is of the page that compares several runs"),
+        ([], "there is no directory; name that of a run"),
+        (["runs/a", "absent"], "absent is not a directory"),
+    ):
+        outcome = run("report", *arguments)
+        assert outcome.code == 2
+        assert message in outcome.err
+
+
 @pytest.mark.parametrize("command", ["check", "report"])
 def test_no_such_directory(run, tmp_path: Path, command: str) -> None:
     outcome = run(command, tmp_path / "absent")
@@ -221,7 +243,7 @@ def test_another_version(run, trained: Path) -> None:
     assert "options of another version" in outcome.err
 
 
-# -- list, reproduce, demo -----------------------------------------------------------------------------------------
+# -- list, reproduce -----------------------------------------------------------------------------------------------
 
 
 def test_list_is_complete(run) -> None:
@@ -362,42 +384,6 @@ def test_reproduce_unknown(run) -> None:
     outcome = run("reproduce", "two-layer/fgi1")
     assert outcome.code == 2
     assert "did you mean 'two-layer/fig" in outcome.err
-
-
-def test_demo(run, tmp_path: Path) -> None:
-    outcome = run("demo", "--out", tmp_path / "demo", "--json")
-    assert outcome.code == 0
-    record = outcome.json
-    assert record["passed"] is True
-    own, plain, prescribed, again, white = record["runs"]
-    names = ["own-network", "standardised", "prescribed", "certified-again", "whitened"]
-    assert [case["name"] for case in record["runs"]] == names
-    assert own["guaranteed_before"] <= 1e6 and own["condition_number"] is None
-    for case in record["runs"]:
-        assert case["iterations"] <= case["guaranteed_along"] <= case["guaranteed_before"]
-        assert (case["audit_holds"], case["check"]) == (True, "accept")
-        assert case["evaluation"]["test_accuracy"] > (0.3 if case is own else 0.9)  # of 30 rows
-        assert (tmp_path / "demo" / case["name"] / "report.html").is_file()
-    assert plain["guaranteed_before"] <= 3e4
-    assert plain["iterations"] <= 200
-    assert prescribed["guaranteed_before"] <= 75
-    assert prescribed["moved"] == pytest.approx(0.01, rel=0.01)
-    assert again["guaranteed_along"] < 0.1 * again["guaranteed_before"]
-    assert white["condition_number"] == pytest.approx(1.0, rel=1e-9)
-    assert white["guaranteed_before"] <= 100
-
-
-def test_demo_never_overwrites(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "used").mkdir()
-    (tmp_path / "used" / "mine.txt").write_text("keep")
-    outcome = run("demo", "--out", tmp_path / "used")
-    assert outcome.code == 2
-    assert "choose another with --out" in outcome.err
-    monkeypatch.chdir(tmp_path)
-    assert demo.directory_for(None) == Path("surefoot-demo")
-    for name in ("surefoot-demo", "surefoot-demo-2"):
-        Path(name).mkdir()
-    assert demo.directory_for(None) == Path("surefoot-demo-3")
 
 
 # -- how the program ends ------------------------------------------------------------------------------------------

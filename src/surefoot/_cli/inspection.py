@@ -77,9 +77,22 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Write report.html and PNG plots into the directory of a run, of `certify holdout` or of `train layers`."""
+    """Write report.html and PNG plots into the directory of a run, of `certify holdout` or of `train layers`.
 
-    directory: RunDirectory
+    Of several directories, or of one that holds several runs: one page that compares them, and every report that is missing."""
+
+    directories: Annotated[
+        Positional[tuple[str, ...]],
+        arg(name="directories", metavar="DIR ...", help="Directories of runs or certificates, or of several of them."),
+    ]
+    out: Annotated[
+        str | None,
+        arg(
+            metavar="PAGE",
+            help="Where the page goes that compares several.",
+            help_behavior_hint="(default: DIR/index.html; comparison.html here for several directories)",
+        ),
+    ] = None
     data: ProblemFile = None
 
     def run(self, held: ExitStack) -> int:
@@ -140,19 +153,39 @@ def run_check(options: Check) -> int:
 
 def run_report(options: Report) -> int:
     """``surefoot report``."""
+    from .._report.entries import several
     from .._report.formats import writer_of
     from .training import write_report
 
-    write = writer_of(Path(options.directory))
+    if not options.directories:
+        raise ValueError("there is no directory; name that of a run, or several")
+    first = Path(options.directories[0])
+    if len(options.directories) > 1 or several(first):
+        return _compare(options)
+    if options.out is not None:
+        raise ValueError(f"--out is of the page that compares several runs, and {first} is one; leave it out")
+    write = writer_of(first)
     if write is None:
-        _refuse_without_trajectory(Path(options.directory))
-        path = write_report(options.directory, options.data)
+        _refuse_without_trajectory(first)
+        path = write_report(first, options.data)
     elif options.data is not None:
-        raise ValueError(f"{options.directory} holds its arrays itself, if any; leave out --data")
+        raise ValueError(f"{first} holds its arrays itself, if any; leave out --data")
     else:
-        path = write(Path(options.directory))
+        path = write(first)
     for file in (path, *sorted((path.parent / "plots").glob("*.png"))):
         print(visible(str(file)))
+    return Exit.YES
+
+
+def _compare(options: Report) -> int:
+    """Write the page over several runs."""
+    from .._report.comparison import INDEX, write_comparison
+
+    if options.data is not None:
+        raise ValueError("--data has the arrays of one run; leave it out, or report on that run alone")
+    alone = len(options.directories) == 1
+    page = options.out or (Path(options.directories[0]) / INDEX if alone else "comparison.html")
+    print(visible(str(write_comparison(options.directories, page))))
     return Exit.YES
 
 

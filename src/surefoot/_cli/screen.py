@@ -70,7 +70,12 @@ class Screen:
         self._print([[], title])
         for command, purpose in commands.items():
             said = layout.paragraph(f"{layout.INDENT}# {purpose}", self.console.width, "dim", "# ")
-            self._print([*said, [(f"{layout.INDENT}{_harmless(command)}", "")]])
+            self._print(said)
+            self.command(command)
+
+    def command(self, text: str) -> None:
+        """A command on one line, however long, so that it can be copied."""
+        self._print([[(f"{layout.INDENT}{_harmless(text)}", "")]])
 
     # -- parts that several commands share ---------------------------------------------------------------------------
 

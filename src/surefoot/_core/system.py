@@ -65,6 +65,7 @@ class System(ABC):
         words: what reports and screens say of it.
         command: the module of its commands ``certify`` and ``train``; only the program imports it.
         report: the module of its own part of reports, with ``part(facts)``; only reports import it.
+        tour: the module of its part of the tour that ``surefoot demo`` takes, with ``STOPS``; only the program imports it.
         checker: the module with which its runs are checked, where the checker has to be told: ``surefoot-check --system``.
         no_trajectory: of what the program trains without a trajectory that a theorem speaks of: what its directory has instead.
             Empty where there is one.
@@ -76,6 +77,7 @@ class System(ABC):
     words: ClassVar[Words]
     command: ClassVar[str | None] = None
     report: ClassVar[str | None] = None
+    tour: ClassVar[str | None] = None
     checker: ClassVar[str | None] = None
     no_trajectory: ClassVar[str] = ""
     formats: ClassVar[Mapping[str, str]] = {}

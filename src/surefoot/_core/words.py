@@ -29,6 +29,8 @@ class Words:
         symbols: symbol and one-line meaning of each quantity of its certificates; families such as mass[0] by their name.
         gap: what the gap is the name of.
         title: of its plot.
+        apart: kinds of problems of which the gap is no distance of an objective to its least value, so that it is not compared
+            with those of others.
         method: what exact iterations are, for the claim L1.
         subject: what a certificate is of.
         problems: what a run is about, by the kind of its problem; others are the loss of that name.
@@ -48,6 +50,7 @@ class Words:
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     gap: str = "loss minus optimal value"
     title: str = "Distance of the loss to its optimum (gap)"
+    apart: tuple[str, ...] = ()
     method: str = "exact gradient descent with any steps that the theorem allows"
     subject: str = "these weights and data"
     problems: Mapping[str, str] = field(default_factory=dict)

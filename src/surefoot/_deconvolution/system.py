@@ -94,6 +94,7 @@ class DeconvolutionSystem(Descendable[AnySolver, PictureLoss]):
     no_trajectory = LOSSES_ONLY
     plans = PLANS
     command = "surefoot._deconvolution.command"
+    tour = "surefoot._deconvolution.command_tour"
     default_theorem = ladmm.THEOREM.id
     rules: ClassVar = {rule.name: rule for rule in (LinearisedRule, VariationRule)}
     engines = tuple(rules)

@@ -47,6 +47,7 @@ WORDS = Words(
     method="the exact iteration of the solver (ADMM)",
     subject="this picture and this start",
     problems={"deconvolution": "sparse deconvolution", "total-variation": "deconvolution with total variation"},
+    apart=("deconvolution", "total-variation"),
     own_steps=("guarantee", "it converges; the change V from iterate to iterate never increases"),
     steps_taken=_steps_taken,
     instead={

@@ -54,6 +54,7 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequent
     network = nn.Sequential
     network_name = "torch.nn.Sequential"
     command = "surefoot._feed_forward.command"
+    tour = "surefoot._feed_forward.command_tour"
     report = "surefoot._feed_forward.report"
     words = WORDS
     plans = planner.PLANS

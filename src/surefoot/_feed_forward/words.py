@@ -41,6 +41,7 @@ WORDS = Words(
         "weight decay",
         "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
     },
+    apart=("network-mse", "network-weighted-cross-entropy", "network-cross-entropy"),
     networks="A plain torch.nn.Sequential of Linear layers, convolutions, pooling, residual blocks and activations",
     engines={"weights": "the weights themselves"},
     points={

@@ -53,6 +53,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss], Watchable[ImplicitReL
     network_name = "sf.nn.ImplicitReLU"
     words = WORDS
     command = "surefoot._implicit.command"
+    tour = "surefoot._implicit.command_tour"
     aim = TARGET
     report = "surefoot._implicit.report"
     plans = PLANS

@@ -47,6 +47,7 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
         FORMAT: "holds a certificate and no run to report; `surefoot check` proves it"
     }
     command = "surefoot._inverse.command"
+    tour = "surefoot._inverse.command_tour"
     given = ("interval",)
 
     def problem(self, net: LearnedInverse, loss: Any, interval: Any = None) -> Spectrum:

@@ -12,6 +12,7 @@ WORDS = Words(
     iterations="layers",
     initial="‖AA⁺ - AX_0‖",
     problems={"spectrum": "all matrices of an interval"},
+    apart=("spectrum",),
     symbols={
         "initial_gap": ("e₀", "largest ‖AA⁺ − AX₀‖ = |1 − σ²/c₀| on the interval; of training, its loss at the start"),
         "lower": ("l", "lower end of the interval of σ²/c₀, σ the nonzero singular values"),

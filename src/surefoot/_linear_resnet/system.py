@@ -63,6 +63,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
     }
     plans = PLANS
     command = "surefoot._linear_resnet.command"
+    tour = "surefoot._linear_resnet.command_tour"
     default_theorem = local.THEOREM.id
     of_batches = sgd_local.THEOREM.id
     engines = (SubspaceEngine.name, MinibatchEngine.name)

@@ -15,3 +15,4 @@ class SVDSystem(System):
     words = WORDS
     no_trajectory = LOSSES_ONLY
     command = "surefoot._orthogonal.command"
+    tour = "surefoot._orthogonal.command_tour"

@@ -84,6 +84,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     words = WORDS
     plans = PLANS
     command = "surefoot._step_sizes.command"
+    tour = "surefoot._step_sizes.command_tour"
     default_theorem = step_sizes_monotone.THEOREM.id
     engines = (SolverEngine.name,)
     rules = RULES

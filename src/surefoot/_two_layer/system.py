@@ -140,6 +140,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     words = WORDS
     plans = PLANS
     command = "surefoot._two_layer.command"
+    tour = "surefoot._two_layer.command_tour"
     default_theorem = "two-layer/drift"
     engines = tuple(ENGINES)
     rules = RULES

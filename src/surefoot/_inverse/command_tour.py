@@ -1,0 +1,32 @@
+"""Its part of the tour."""
+
+import math
+from pathlib import Path
+
+from .._cli.screen import Screen, number
+from .._cli.tour import NOTHING, Stop, Visit, checked, command, recorded
+from .command import CERTIFICATE, Train
+
+
+def _visit(directory: Path, screen: Screen) -> Visit:
+    options = Train(out=str(directory), size="20x30", count=50, layers=3, epochs=300, quiet=True, json=True)
+    record = recorded(options)
+    low, high = record["network"]["interval"]
+    losses, condition = record["test_loss"], number(math.sqrt(high / low), 2)
+    return Visit(
+        guaranteed=f"an error of {number(record['layers'][-1], 2)} at most, up to a condition number of {condition}",
+        happened=f"‖AXA − A‖² {number(losses['trained'], 2)} on unseen matrices; by hyperpower steps {number(losses['ones'], 2)}",
+        check=checked(directory / CERTIFICATE) if record["certificate"]["holds"] else NOTHING,
+        command=command(options),
+        record={"theorem": record["certificate"]["theorem"], "layers": record["layers"]},
+    )
+
+
+STOPS = (
+    Stop(
+        name="inverse",
+        title="A matrix inverse by products alone, with trained coefficients",
+        why="Products are what accelerators do best. Of all matrices of a kind, whatever they are, the worst error is proved.",
+        visit=_visit,
+    ),
+)
