@@ -24,6 +24,8 @@ POINTS = 72.0
 """Units of an SVG file in an inch."""
 NARROW = 3.9
 """Inches that are as wide as a narrow screen."""
+PANEL = 2.3
+"""Inches of height of each of several panels there."""
 LETTERS = 36
 """Of a line in the narrow drawing."""
 ROWS = 12
@@ -76,8 +78,8 @@ def _narrow(figure: Figure) -> None:
     """Lay the figure out for a narrow screen: fewer ticks, words in more lines."""
     from matplotlib.ticker import MaxNLocator
 
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(NARROW, min(height, NARROW * max(0.8, height / width)))
+    height = figure.get_figheight()
+    figure.set_size_inches(NARROW, min(height, max(0.8 * NARROW, PANEL * len(figure.axes))))
     for axes in figure.axes:
         axes.set_title(_wrapped(axes.get_title(loc="left"), LETTERS), loc="left", fontsize=11.0)
         for said in axes.texts:
@@ -191,7 +193,7 @@ def _legend(labels: Sequence[str], svg: str) -> str:
 
 
 def _sample(key: int, svg: str) -> str:
-    drawn = "".join(re.findall(rf' data-curve="{key}">(.*?)(?= data-mark|$)', svg, re.DOTALL)[:1])
+    drawn = "".join(re.findall(rf' data-curve="{key}">(.*?)(?= data-(?:mark|tick|panel)|$)', svg, re.DOTALL)[:1])
     line = re.search(r'<path [^>]*clip-path[^>]* style="([^"]*)"', drawn)
     marker = re.search(r'<use [^>]*style="([^"]*)"', drawn)
     return (f'<path d="M0 6H36" style="{line[1]}"/>' if line else "") + (

@@ -51,6 +51,7 @@
     const watch = new ResizeObserver((entries) => entries.forEach(({ target }) => {
       const scrolls = target.scrollWidth > target.clientWidth + 1;
       target[scrolls ? "setAttribute" : "removeAttribute"]("tabindex", "0");
+      target.classList.toggle("scrolls", scrolls);
     }));
     all(".wide").forEach((box) => watch.observe(box));
   }

@@ -63,10 +63,12 @@ main:focus { outline: none; }
 button, input { font: inherit; color: var(--ink); background: var(--paper); border: 1px solid var(--faint);
   border-radius: .3rem; }
 button { cursor: pointer; white-space: nowrap; min-width: 2rem; min-height: 2rem; padding: .1rem .6rem; }
+.top button { flex: none; }
 button:hover { background: var(--panel); }
 code, .hash { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .88em; }
-pre { background: var(--panel); padding: .7rem .9rem; border-radius: .3rem; overflow-x: auto; }
+pre { background: var(--panel); padding: .7rem .9rem; border-radius: .3rem; margin: .6rem 0; }
 pre.command { white-space: pre-wrap; }
+.wide pre { background: none; width: max-content; min-width: 100%; margin: 0; }
 summary { cursor: pointer; color: var(--link); padding: .25rem 0; width: fit-content; }
 .contents { font-size: .9rem; margin: 0 0 1rem; }
 .contents ol { list-style: none; margin: .2rem 0; padding: 0; }
@@ -91,7 +93,7 @@ footer { margin-top: 2.5rem; padding-top: .8rem; border-top: 1px solid var(--lin
 """
 
 TABLES = """
-.wide { overflow-x: auto; margin: .6rem 0; background:
+.wide { position: relative; overflow-x: auto; margin: .6rem 0; background:
   linear-gradient(to right, var(--paper) 40%, transparent) left / 3rem 100% no-repeat local,
   linear-gradient(to left, var(--paper) 40%, transparent) right / 3rem 100% no-repeat local,
   linear-gradient(to right, var(--faint), transparent) left / .7rem 100% no-repeat scroll,
@@ -109,7 +111,7 @@ td small, th small { color: var(--soft); line-height: 1.4; display: inline-block
 td.good { color: var(--ok); font-weight: 600; }
 td.fail { color: var(--bad); font-weight: 600; }
 .hash { overflow-wrap: anywhere; min-width: 9rem; }
-.tools { display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; margin: .5rem 0; color: var(--soft); }
+.tools { position: relative; display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; margin: .5rem 0; color: var(--soft); }
 .tools input { padding: .25rem .5rem; width: 14rem; max-width: 100%; }
 th button { white-space: inherit; min-height: 0; padding: 0 .3rem; margin: 0 -.3rem; border-color: transparent; color: inherit;
   font-weight: inherit; text-align: inherit; background: none; }
@@ -125,7 +127,7 @@ th button::after { content: " ↕" / ""; color: var(--faint); }
   tbody tr { display: flex; flex-direction: column; padding: .5rem 0; border-bottom: 1px solid var(--line); }
   tbody td, tbody th { display: grid; grid-template-columns: minmax(6rem, 34%) 1fr; gap: .6rem; border: 0;
     padding: .1rem 0; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
-  tbody .n { text-align: left; }
+  tbody .n, tbody .whole, tbody td.good, tbody td.fail { text-align: left; white-space: normal; }
   tbody th { order: -1; display: block; font-weight: 600; }
   tbody th.n::before { content: attr(data-label) " " / ""; }
   tbody td::before { content: attr(data-label) / ""; color: var(--soft); font-weight: 400;
@@ -140,6 +142,7 @@ figure { display: flex; flex-direction: column; margin: 1.2rem 0 1.8rem; max-wid
 figure svg { display: block; width: 100%; height: auto; }
 figure .narrow { display: none; }
 figure .fixed { min-width: 34rem; }
+.scrolls + figcaption::before, .stage:has(.scrolls) ~ figcaption::before { content: "↔ scrolls sideways. "; font-weight: 600; }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; }
 figure details { order: 1; margin-top: .3rem; font-size: .92rem; }
 .legend { list-style: none; display: flex; flex-direction: column; align-items: flex-start; gap: .15rem; margin: .3rem 0;
