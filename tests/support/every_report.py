@@ -70,10 +70,12 @@ def _run(make: Callable[[Path], object]) -> Callable[[Path], Path]:
     return page
 
 
+NO_RUNS = ("inverse", "step-sizes")
+"""Whose good runs are certificates alone."""
 PAGES: dict[str, Callable[[Path], Path]] = {
-    **{f"good {name}": _run(make) for name, make in good_runs.SYSTEMS.items() if name != "inverse"},
+    **{f"good {name}": _run(make) for name, make in good_runs.SYSTEMS.items() if name not in NO_RUNS},
     **{make.__name__: _run(make) for make in reported_runs.RUNS},
     "total variation": _run(good_runs.total_variation),
     "holdout": holdout, "layers": layers, "photograph": photograph, "trained": trained, "learned": learned,
 }  # fmt: skip
-"""Each writes a page into a directory that is not there yet, and returns its path; the inverse has no run to report."""
+"""Each writes a page into a directory that is not there yet, and returns its path."""

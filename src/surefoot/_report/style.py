@@ -111,7 +111,8 @@ td small, th small { color: var(--soft); line-height: 1.4; display: inline-block
 td.good { color: var(--ok); font-weight: 600; }
 td.fail { color: var(--bad); font-weight: 600; }
 .hash { overflow-wrap: anywhere; min-width: 9rem; }
-.tools { position: relative; display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; margin: .5rem 0; color: var(--soft); }
+.tools { position: relative; display: flex; flex-wrap: wrap; gap: .4rem; align-items: center; margin: .5rem 0;
+  color: var(--soft); }
 .tools input { padding: .25rem .5rem; width: 14rem; max-width: 100%; }
 th button { white-space: inherit; min-height: 0; padding: 0 .3rem; margin: 0 -.3rem; border-color: transparent; color: inherit;
   font-weight: inherit; text-align: inherit; background: none; }
