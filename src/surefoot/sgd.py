@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, overload
 
+from torch import nn
+
 from ._core.callbacks import Callback
 from ._core.certificate import Certificate
 from ._core.run import Run
@@ -21,7 +23,7 @@ __all__ = ["SGDGuarantee", "SGDRun", "WidthEstimate", "certify", "descend", "wid
 
 
 def certify(
-    net: Any,
+    net: nn.Module,
     X: Any,
     Y: Any = None,
     batch_size: int | None = None,
@@ -56,7 +58,7 @@ def certify(
     wanted = known[0] if theorem is None else theorem
     if wanted not in known:
         raise unknown("theorem on minibatches", wanted, known)
-    if wanted in THEOREMS:
+    if isinstance(net, LinearResNet) and wanted in THEOREMS:
         return certify_sgd(net, X, Y, batch_size, theorem=wanted, target=target, delta=delta, iterations=iterations)
     if iterations is not None:
         raise TypeError(f"iterations is {iterations}; only the theorem {THEOREMS[1]} takes it")
@@ -65,7 +67,7 @@ def certify(
 
 @overload
 def descend(
-    net: Any,
+    net: nn.Module,
     X: Any,
     Y: Any,
     batch_size: int,

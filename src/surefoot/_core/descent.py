@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import checkpoints
 from . import trace as traces
@@ -27,6 +27,7 @@ from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule, constant_of
 from .system import AnyCertifiable, Recordable
+from .typed import OfInterval, Problem
 from .validate import folder, integer, kind_of, nonnegative, positive, positive_integer, unknown
 
 WORTHWHILE = 0.9
@@ -35,6 +36,12 @@ DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
 
+@overload
+def certify(net: nn.Module, loss: Problem, theorem: str | None = None, *, step: float | None = None) -> Certificate: ...
+@overload
+def certify(
+    net: OfInterval, loss: None = None, theorem: str | None = None, *, interval: tuple[float, float] | None = None
+) -> Certificate: ...
 def certify(
     net: Any, loss: Any = None, theorem: str | None = None, *, step: float | None = None, **given: Any
 ) -> Certificate:
@@ -105,8 +112,8 @@ def certify_for(net: Any, loss: Any, theorem: str | None, steps: StepRule | str 
 
 
 def descend(
-    net: Any,
-    loss: Any,
+    net: nn.Module,
+    loss: Problem,
     steps: StepRule | str | float | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-12,

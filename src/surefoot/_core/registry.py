@@ -113,7 +113,18 @@ def system_of(net: object) -> AnyCertifiable:
             raise TypeError(
                 f"net is {kind_of(net)} around {kind_of(inner)}; pass net.{name}, whose weights are the same"
             )
-    raise TypeError(f"net is {kind_of(net)}; pass one of {', '.join(s.network_name for s in certifiable)}")
+    own = f"; {_wrapped(net)}" if isinstance(net, nn.Module) else ""
+    raise TypeError(f"net is {kind_of(net)}; pass one of {', '.join(s.network_name for s in certifiable)}{own}")
+
+
+def _wrapped(net: nn.Module) -> str:
+    """What to do with a module of none of these classes."""
+    if type(net).__module__.startswith("torch.nn."):
+        return "wrap it: torch.nn.Sequential(net)"
+    return (
+        "a module of one's own is certified as a torch.nn.Sequential of the same modules, or by a system of one's own: "
+        "sf.register"
+    )
 
 
 def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifiable, Any]:

@@ -124,7 +124,7 @@ def descend(
     seed: int,
     directory: str | Path | None,
     resume: bool,
-    callbacks: Iterable[Callback],
+    callbacks: Iterable[Callback] = (),
 ) -> Run:
     """A run with the certificate's step; see ``surefoot.sgd.descend``."""
     if not certificate.holds:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot_check.statement import Theorem
 
@@ -361,6 +361,10 @@ PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
 
 def linear_map(loss: Loss) -> LinearMapLoss:
     """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
+    if isinstance(loss, nn.modules.loss._Loss):
+        raise TypeError(
+            f"loss is {kind_of(loss)}, which has no data; pass a loss of sf, for example sf.SquaredLoss(X, Y)"
+        )
     if not isinstance(loss, LinearMapLoss):
         raise TypeError(f"loss is {kind_of(loss)}; pass a loss, for example sf.SquaredLoss(X, Y)")
     return loss

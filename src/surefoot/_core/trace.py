@@ -8,9 +8,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot_check.text import counted
 
@@ -134,7 +133,7 @@ class Trace:
         self._first: dict[str, Tensor] = {}
         self._last: dict[str, Tensor] = {}
 
-    def record(self, net: Any, step_size: float | None = None) -> None:
+    def record(self, net: nn.Module, step_size: float | None = None) -> None:
         """Record the current weights, and the step that will be taken from them.
 
         Weights that are not finite are refused. No audit of a trace that ends with the step that led to them holds.

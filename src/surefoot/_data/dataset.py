@@ -54,6 +54,10 @@ class Data:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.X, Tensor | np.memmap | Mapping):
+            raise DataError(
+                f"{self.name}: X is {type(self.X).__name__}, no tensor; sf.data.from_arrays(X, y) takes arrays and lists"
+            )
         rows = len(self.X)
         if rows == 0:
             raise DataError(f"{self.name}: X has no rows; at least one sample is needed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ class ObservedPicture(ABC):
     Args and errors as ``DeconvolutionProblem``.
     """
 
-    kind: ClassVar[str]
+    kind: str
     """What a run directory calls it."""
 
     def __init__(self, observed: Any, blur: Blur, penalty: float) -> None:

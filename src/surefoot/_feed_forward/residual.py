@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 
@@ -12,6 +14,8 @@ class Residual(nn.Module):
         modules: those of g, of which the last gives as many numbers as the first takes; any that ``sf.certify`` takes, residual
             blocks among them.
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, *modules: nn.Module) -> None:
         super().__init__()

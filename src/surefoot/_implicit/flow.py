@@ -14,7 +14,7 @@ from .._core.brief import brief
 from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.status import RunStatus
-from .._core.validate import positive_integer, real, require_trained
+from .._core.validate import kind_of, positive_integer, real, require_trained
 from .engine import Iterate
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
@@ -80,6 +80,8 @@ def gradient_flow(
     import numpy as np
     from scipy.integrate import solve_ivp
 
+    if not isinstance(net, ImplicitReLU):
+        raise TypeError(f"net is {kind_of(net)}; sf.gradient_flow integrates the flow of sf.nn.ImplicitReLU")
     require_trained(net)
     samples = sample_loss(loss)
     if not isinstance(times, Sequence | Tensor | np.ndarray):

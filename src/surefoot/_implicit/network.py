@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Real
 from typing import Any, cast
@@ -68,6 +69,8 @@ class ImplicitReLU(nn.Module):
         TypeError: not floats, or of different dtypes.
         ValueError: empty, non-finite, shapes that do not fit, or gamma not positive.
     """
+
+    __call__: Callable[..., Tensor]
 
     W: nn.Parameter
     A: nn.Parameter

@@ -62,6 +62,8 @@ class LearnedInverse(nn.Module):
         ValueError: an empty or non-finite table, too many layers or terms, an unknown rule, a c0 that is not positive.
     """
 
+    __call__: Callable[..., Tensor]
+
     coefficients: nn.Parameter
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ class UnrolledISTA(nn.Module, ABC):
     Raises:
         TypeError, ValueError: bad arguments.
     """
+
+    __call__: Callable[..., Tensor]
 
     M: Tensor
     thresholds: nn.Parameter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Literal
 
@@ -36,6 +37,8 @@ def _memory() -> float:
 
 class _DeepLinear(nn.Module):
     """Fixed A (m, d) and B (k, m), trained W (L, m, m)."""
+
+    __call__: Callable[..., Tensor]
 
     A: Tensor
     B: Tensor

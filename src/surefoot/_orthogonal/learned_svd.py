@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -111,6 +111,8 @@ class LearnedSVD(nn.Module):
         TypeError: another dtype.
         ValueError: arguments out of range.
     """
+
+    __call__: Callable[..., LearnedSVDResult]
 
     steps: nn.Parameter
     coefficients: Tensor

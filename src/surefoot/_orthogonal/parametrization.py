@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from torch import Tensor, nn
@@ -32,6 +33,8 @@ class Orthogonal(nn.Module):
             floating-point tensor.
         torch.linalg.LinAlgError: a weight has infinite or NaN entries (``"exact"``, and on assignment).
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, method: Method = "exact", *, lower: float = 1e-2, steps: int | None = None) -> None:
         super().__init__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,6 +46,8 @@ class Whitening(nn.Module):
         Kessy, Lewin and Strimmer, Optimal whitening and decorrelation (2018); Huang et al., Decorrelated batch
         normalization (CVPR 2018). The derivative is exact here, not that of an iteration.
     """
+
+    __call__: Callable[..., Tensor]
 
     running_mean: Tensor
     """(groups, d); in float32 for half precision, and so is the next"""

@@ -34,7 +34,7 @@ class Problems(ABC):
         ValueError: empty, non-finite or zero matrices, shapes that do not fit, or entries too large or small to square.
     """
 
-    kind: ClassVar[str]
+    kind: str
     """Name of the kind in a run directory."""
     curvature_factor: ClassVar[float] = 1.0
     """c with ∇²f ⪯ c MᵀM."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,16 +15,19 @@ from .draws import fraction, generator_of, matrices, spread
 class Lasso(Problems):
     """min ½‖M_p x - Y_p‖² + λ_p‖x‖₁, for p = 1 … N.
 
+    scikit-learn's ``Lasso(alpha, fit_intercept=False)`` on a matrix of b rows is one problem with λ = b·alpha. There is no
+    intercept: where one is wanted, take the means off the columns of M and off Y first.
+
     Args:
-        M: (N, b, d) float64 or float32.
-        Y: (N, b).
+        M: (N, b, d) float64 or float32, tensors or arrays, N problems of one size; of one problem ``M[None]``.
+        Y: (N, b), of one problem ``Y[None]``.
         lam: λ ≥ 0, one number or one per problem (N,).
 
     Raises:
         TypeError, ValueError: as ``Problems``; lam negative, non-finite, or of another length.
     """
 
-    kind: ClassVar[str] = "lasso-batch"
+    kind = "lasso-batch"
     lam: Tensor
 
     def __init__(self, M: Any, Y: Any, lam: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class LeastSquares(Problems):
         TypeError, ValueError: as ``Problems``.
     """
 
-    kind: ClassVar[str] = "least-squares-batch"
+    kind = "least-squares-batch"
 
     @classmethod
     def random(

@@ -34,7 +34,7 @@ class Logistic(Problems):
         TypeError, ValueError: as ``Problems``; labels other than +1 and -1; lam or l2 negative, non-finite, or of another length.
     """
 
-    kind: ClassVar[str] = "logistic-batch"
+    kind = "logistic-batch"
     curvature_factor: ClassVar[float] = 0.25  # π(1-π) ≤ ¼
     quadratic: ClassVar[bool] = False
     lam: Tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
@@ -36,6 +36,8 @@ class StepSizeNet(nn.Module):
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, shapes that do not fit, or a range that is none.
     """
+
+    __call__: Callable[..., Tensor]
 
     weights: nn.ParameterList
 

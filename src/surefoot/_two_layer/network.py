@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,8 @@ class TwoLayerLinear(nn.Module):
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, or widths that differ.
     """
+
+    __call__: Callable[..., Tensor]
 
     W1: nn.Parameter
     W2: nn.Parameter

@@ -14,6 +14,7 @@ What differs from the paper, and why:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,6 +89,8 @@ class LearnedDeconvolution(nn.Module):
     Raises:
         ValueError: arguments out of range.
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self,
