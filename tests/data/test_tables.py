@@ -292,8 +292,9 @@ def test_a_row_and_a_byte_mark_and_line_ends(table: Write) -> None:
 
 
 def test_very_wide_tables(table: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = load(table(",".join(["1"] * 50_000) + "\n"))
-    assert data.X.shape == (1, 49_999)
+    names = ",".join(f"c{index}" for index in range(50_000))
+    data = load(table(f"{names}\n" + ",".join(["1"] * 50_000) + "\n"), target="c7")
+    assert data.X.shape == (1, 49_999) and data.feature_names[7] == "c8"
     monkeypatch.setattr("surefoot._data.csv_table._LONGEST_LINE", 1000)
     with pytest.raises(DataError, match="a line has more than 1000 characters; this is no table of numbers"):
         load(table(",".join(["1"] * 50_000) + "\n"))

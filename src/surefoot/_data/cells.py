@@ -94,8 +94,9 @@ class Cells:
     hint: str = ""
 
     def __post_init__(self) -> None:
+        places: dict[str, int] = {}
         for index, name in enumerate(self.names or ()):
-            first = (self.names or ()).index(name)
+            first = places.setdefault(name, index)
             if first != index:
                 raise DataError(
                     f"{self.source}: columns {first + 1} and {index + 1} are both called {shown(name)}; rename one of them"

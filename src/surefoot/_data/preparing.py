@@ -125,7 +125,8 @@ def _inputs(
                 f"{counted(unseen, 'held-out row')} with a category of {cells.label(column)} that no train row has: 0 in all of "
                 "its columns"
             )
-    filled = {column: int(gaps[:, column].sum()) for column in columns if gaps[:, column].any()}
+    counts = gaps.sum(axis=0)
+    filled = {column: int(counts[column]) for column in columns if counts[column]}
     for column in filled:
         blocks[column] = _filled(cells, column, blocks.get(column, cells.numbers[:, [column]]), gaps[:, column], train)
     if filled:
@@ -133,9 +134,13 @@ def _inputs(
             f"{counted(sum(filled.values()), 'missing value')} filled in with means of the train rows, in "
             f"{_labels(cells, list(filled), filled)}"
         )
-    X = np.concatenate([blocks.get(column, cells.numbers[:, [column]]) for column in columns], axis=1)
-    names = tuple(_name(cells, column, text) for column in columns for text in coded.get(column, [""]))
-    return np.ascontiguousarray(X), names if cells.names or coded else None, said
+    X = cells.numbers[:, columns]
+    if blocks:
+        X = np.concatenate([blocks.get(column, cells.numbers[:, [column]]) for column in columns], axis=1)
+    names = None
+    if cells.names or coded:
+        names = tuple(_name(cells, column, text) for column in columns for text in coded.get(column, [""]))
+    return np.ascontiguousarray(X), names, said
 
 
 def _name(cells: Cells, column: int, category: str) -> str:
