@@ -113,18 +113,16 @@ def system_of(net: object) -> AnyCertifiable:
             raise TypeError(
                 f"net is {kind_of(net)} around {kind_of(inner)}; pass net.{name}, whose weights are the same"
             )
-    own = f"; {_wrapped(net)}" if isinstance(net, nn.Module) else ""
-    raise TypeError(f"net is {kind_of(net)}; pass one of {', '.join(s.network_name for s in certifiable)}{own}")
+    containers = [s.network_name for s in certifiable if _of_torch(s.network)]
+    hint = ""
+    if isinstance(net, nn.Module) and containers:
+        same = "net" if _of_torch(type(net)) else "modules of torch that compute the same"
+        hint = f"; or {containers[0]}({same})"
+    raise TypeError(f"net is {kind_of(net)}; pass one of {', '.join(s.network_name for s in certifiable)}{hint}")
 
 
-def _wrapped(net: nn.Module) -> str:
-    """What to do with a module of none of these classes."""
-    if type(net).__module__.startswith("torch.nn."):
-        return "wrap it: torch.nn.Sequential(net)"
-    return (
-        "a module of one's own is certified as a torch.nn.Sequential of the same modules, or by a system of one's own: "
-        "sf.register"
-    )
+def _of_torch(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.")
 
 
 def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifiable, Any]:
