@@ -20,7 +20,7 @@ Row = tuple[str, str, str, str, str]
 
 
 def rows() -> dict[str, list[Row]]:
-    """The rows of each paper's table: item, about, code, evidence, verdict."""
+    """The rows of each paper's table: item, about, verdict, code, evidence."""
     found: dict[str, list[Row]] = {}
     for section in PAGE.split("\n## ")[1:]:
         lines = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[2:]
@@ -56,7 +56,7 @@ def test_no_item_of_a_paper_is_missing() -> None:
 
 @pytest.mark.parametrize("paper", ITEMS)
 def test_every_verdict_is_one_and_rests_on_something(paper: str) -> None:
-    for item, _, code, evidence, verdict in ROWS[paper]:
+    for item, _, verdict, code, evidence in ROWS[paper]:
         assert verdict.startswith(VERDICTS), item
         assert evidence or code or verdict.startswith("not computed:"), item
         if verdict.startswith(("false", "corrected")):
@@ -102,7 +102,7 @@ def counted(output: str) -> tuple[int, int]:
 def test_counts_of_claims_are_those_of_the_page_of_experiments() -> None:
     pages, seen = outputs(), 0
     for paper, found in ROWS.items():
-        for item, _, _, evidence, verdict in found:
+        for item, _, verdict, _, evidence in found:
             if not verdict.startswith("run again"):
                 continue
             said = re.search(r"\[(\d+) of (\d+) claims\]", verdict)
