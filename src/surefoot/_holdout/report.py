@@ -13,6 +13,7 @@ from surefoot_check.holdout.verify import ORDER_LEVEL
 from surefoot_check.text import counted
 
 from .._core.io import write_atomic
+from .._report.canvas import rendered
 from .._report.checking import checking
 from .._report.document import document, foot
 from .._report.markup import (
@@ -31,7 +32,6 @@ from .._report.markup import (
     text,
     verdict_box,
 )
-from .._report.plots import rendered
 from .._report.wording import count, number
 from .._report.write import REPORT
 from .certificate import HoldoutCertificate
@@ -64,7 +64,12 @@ def write(directory: Path) -> Path:
     record, counts = certificate.record, certificate.counts.numpy()
     context = Context.read(directory)
     others = {} if context.others is None else {context.others.name: np.array(context.others.counts)}
-    png, svg = rendered("curve", lambda: draw(record, counts, others, context.bound))
+    png, svg = rendered(
+        "curve",
+        lambda: draw(record, counts, others, context.bound),
+        "Share of problems solved by iteration",
+        record.statement,
+    )
     (directory / "plots").mkdir(exist_ok=True)
     write_atomic(directory / "plots" / "curve.png", png)
     parts = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._core.registry import system_named
+from .._report.canvas import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
 from .._report.facts import Facts
 from .._report.markup import Markup, figure, keys, paragraph, section
-from .._report.plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
 from .._report.training import HARDLY, training
 from .._report.wording import count, number
 from .._report.write import Part
@@ -77,7 +77,11 @@ def features_of(facts: Facts) -> Features | None:
 
 def plot(shown: Features) -> tuple[bytes, str]:
     """Movement of the features and the bound of γ‖A‖ against the iteration: PNG and SVG."""
-    return rendered("features", lambda: _figure(shown))
+    said = (
+        f"The features move by at most {number(max(shown.movement), 3)} of their norm; the bound of γ‖A‖ goes from "
+        f"{number(shown.contraction[0])} to {number(shown.contraction[-1])}."
+    )
+    return rendered("features", lambda: _figure(shown), "Movement of the features", said)
 
 
 def features(facts: Facts, shown: Features, drawing: str) -> Markup:

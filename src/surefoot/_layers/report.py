@@ -17,6 +17,7 @@ from surefoot_check.text import counted
 
 from .._core.io import RunDirectoryError, write_atomic
 from .._problems import Problems
+from .._report.canvas import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
 from .._report.checking import checking
 from .._report.document import document, foot
 from .._report.markup import (
@@ -35,7 +36,6 @@ from .._report.markup import (
     text,
     verdict_box,
 )
-from .._report.plots import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
 from .._report.wording import count, number
 from .._report.write import REPORT
 from .._step_sizes.command_comparison import TABLE
@@ -77,7 +77,13 @@ def write(directory: Path) -> Path:
     except FormatError as error:
         raise RunDirectoryError(str(error)) from error
     courses = _courses(stored)
-    png, svg = rendered("layers", lambda: draw(stored, courses))
+    start, final = stored.conclusion.start, stored.conclusion.final
+    said = (
+        f"The training objective falls from {number(start)} to {number(final)} in {counted(stored.depth, 'layer')}; "
+        f"{', '.join(f'{name} leaves {number(values[-1])}' for name, values in courses.items())}. The largest gap of a layer is "
+        f"{_share(max(_relative_gaps(stored)))} of what it lowers."
+    )
+    png, svg = rendered("layers", lambda: draw(stored, courses), "Training objective by layer", said)
     (directory / "plots").mkdir(exist_ok=True)
     write_atomic(directory / "plots" / "layers.png", png)
     kind = stored.batch.kind.removesuffix("-batch").replace("-", " ")

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from .iterations import Iterations
 from .markup import Cell, Label, Markup, folded, table, text
 from .wording import number
 
@@ -28,11 +29,15 @@ PANEL = 2.3
 """Inches of height of each of several panels there."""
 LETTERS = 36
 """Of a line in the narrow drawing."""
+LEGEND = "legend"
+"""The gid of axes that name the curves of the others."""
 ROWS = 12
 """Of the table of a drawing's numbers, at most."""
 
 
-def drawing(figure: Figure, name: str, variables: Mapping[str, str], narrow: bool) -> Markup:
+def drawing(
+    figure: Figure, name: str, variables: Mapping[str, str], narrow: bool, title: str = "", description: str = ""
+) -> Markup:
     """A figure that is laid out, as part of a page; its legends are taken out of it.
 
     Args:
@@ -41,32 +46,42 @@ def drawing(figure: Figure, name: str, variables: Mapping[str, str], narrow: boo
         name: what the ids in it start with; ``NAME-caption`` is that of its caption.
         variables: colours of the figure, and the variables of the page in their place.
         narrow: whether it can be laid out for a narrow screen; if not, it scrolls there.
+        title, description: what is to be seen, for readers who do not see it.
     """
     labels = _labels(figure)
     numbers = _numbers(figure, labels)
     _without_legends(figure)
     for axes in figure.axes:
         _mark(axes, labels)
-    parts = [_svg(figure, name, variables, "broad" if narrow else "broad fixed")]
+    said = (title, description)
+    parts = [_svg(figure, name, variables, "broad" if narrow else "broad fixed", said)]
     legend = _legend(labels, parts[0])
     if narrow:
         _narrow(figure)
-        parts.append(_svg(figure, f"{name}-narrow", variables, "narrow", caption=name))
+        parts.append(_svg(figure, f"{name}-narrow", variables, "narrow", said, caption=name))
     drawn = "".join(parts)
     stage = drawn if narrow else f'<div class="wide" role="group" tabindex="0" aria-label="plot">{drawn}</div>'
     return Markup(f'<div class="stage">{stage}</div>{legend}{numbers}')
 
 
 def _labels(figure: Figure) -> list[str]:
-    """What the legends name, in order."""
+    """What the legends name, in order; axes with the gid ``LEGEND`` are a legend, too."""
+    rows = [line.get_label() for axes in figure.axes if axes.get_gid() == LEGEND for line in axes.lines]
     legends = [*figure.legends, *(legend for axes in figure.axes if (legend := axes.get_legend()) is not None)]
-    return list(dict.fromkeys(said.get_text() for legend in legends for said in legend.get_texts()))
+    return list(
+        dict.fromkeys([*map(str, rows), *(said.get_text() for legend in legends for said in legend.get_texts())])
+    )
 
 
 def _without_legends(figure: Figure) -> None:
     """Legends stand beside the drawing; it is as much lower as they were high."""
-    height = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
+    rows = [axes for axes in figure.axes if axes.get_gid() == LEGEND]
+    height = sum(legend.get_window_extent().height for legend in [*figure.legends, *rows]) / figure.dpi
     figure.legends.clear()
+    for axes in rows:  # their iterations are those of the axes above
+        axes.remove()
+        figure.axes[-1].tick_params(labelbottom=True)
+        figure.axes[-1].set_xlabel(axes.get_xlabel())
     for axes in figure.axes:
         if (legend := axes.get_legend()) is not None:
             legend.remove()
@@ -118,13 +133,15 @@ def _moves(said: Artist, axes: Axes) -> str:
     return "".join(direction for direction, of in zip("xy", pair, strict=True) if of == "data")
 
 
-def _svg(figure: Figure, name: str, variables: Mapping[str, str], kind: str, caption: str = "") -> str:
+def _svg(
+    figure: Figure, name: str, variables: Mapping[str, str], kind: str, said: tuple[str, str], caption: str = ""
+) -> str:
     svg = io.StringIO()
     figure.set_layout_engine("constrained")
     figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
     panels = [_panel(axes, float(figure.get_figheight()) * POINTS) for axes in figure.axes if axes.lines]
     axes = "" if len(panels) < len(figure.axes) or kind.endswith("fixed") else json.dumps(panels, ensure_ascii=False)
-    return embeddable(svg.getvalue(), name, variables, kind, axes, caption or name)
+    return embeddable(svg.getvalue(), name, variables, kind, axes, caption or name, said)
 
 
 def _panel(axes: Axes, height: float) -> dict[str, Any]:
@@ -140,13 +157,29 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {
         "limits": [float(end) for end in axis.get_view_interval()],
         "log": axis.get_scale() == "log",
+        **_turn(axis),
         "named": any(label.get_visible() for label in axis.get_ticklabels()),
         "percent": "%" in formatter(0.5, 0),
     }
 
 
+def _turn(axis: Axis) -> dict[str, list[float]]:
+    """Of an axis that is linear first and logarithmic then: where it turns, as a part of its length and as a number."""
+    iterations = getattr(axis.get_major_locator(), "iterations", None)
+    if not isinstance(iterations, Iterations):
+        return {}
+    low, turn, high = (float(iterations.place(t)) for t in (iterations.limits[0], iterations.ran, iterations.limits[1]))
+    return {"turn": [(turn - low) / (high - low), float(iterations.ran)]}
+
+
 def embeddable(
-    svg: str, name: str, variables: Mapping[str, str], kind: str = "broad", axes: str = "", caption: str = ""
+    svg: str,
+    name: str,
+    variables: Mapping[str, str],
+    kind: str = "broad",
+    axes: str = "",
+    caption: str = "",
+    said: tuple[str, str] = ("", ""),
 ) -> str:
     """An SVG file as an element of a page.
 
@@ -176,10 +209,13 @@ def embeddable(
         rest = rest.replace(colour, f"var({variable})")
     rest = rest.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     data = f' data-axes="{text(axes, len(axes))}"' if axes else ""
-    opening = (
-        f'<svg class="{kind}" {size[0] if size else ""} role="img" aria-labelledby="{caption or name}-caption"{data}>'
+    title, description = said
+    seen = f' aria-describedby="{name}-desc"' if description else ""
+    opening = f'<svg class="{kind}" {size[0] if size else ""} role="img" aria-labelledby="{caption or name}-caption"{seen}{data}>'
+    words = (
+        f'<title>{text(title)}</title><desc id="{name}-desc">{text(description, 4000)}</desc>' if description else ""
     )
-    return f"{opening}{rest.strip()}"
+    return f"{opening}{words}{rest.strip()}"
 
 
 def _legend(labels: Sequence[str], svg: str) -> str:
@@ -217,12 +253,16 @@ def _points(line: Line2D) -> dict[float, float]:
 
 
 def _table(axes: Axes, lines: Sequence[Line2D], labels: Sequence[str]) -> Markup:
-    points = [_points(line) for line in lines]
+    curves: dict[str, dict[float, float]] = {}  # what has one label is one curve
+    for index, line in enumerate(lines):
+        label = str(line.get_label())
+        curves.setdefault(label if label in labels else f"_{index}", {}).update(_points(line))
+    points = list(curves.values())
     shared = set.intersection(*(set(of) for of in points)) or set.union(*(set(of) for of in points))
     known = sorted(shared)
     shown = sorted({round(k * (len(known) - 1) / (ROWS - 1)) for k in range(ROWS)})
     across = axes.get_xlabel() or next((of for other in axes.figure.axes if (of := other.get_xlabel())), "x")
-    named = [str(line.get_label()) if line.get_label() in labels else axes.get_ylabel() or "value" for line in lines]
+    named = [label if label in labels else axes.get_ylabel() or "value" for label in curves]
     rows = [[Label(_written(known[k]), "n"), *(Cell(_at(of, known[k]), "n") for of in points)] for k in shown]
     return table([f"#{across}", *(f"#{name}" for name in named)], rows, axes.get_title(loc="left"))
 

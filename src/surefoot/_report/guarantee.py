@@ -11,7 +11,7 @@ from .._core.recertification import Recertification
 from .._core.status import RunStatus
 from .facts import Facts, gap_of
 from .markup import Markup, named, paragraph, text, verdict_box
-from .wording import count, iterations, number, relation
+from .wording import both, count, iterations, number, relation, symbolic
 
 
 def guarantee(facts: Facts) -> Markup:
@@ -57,7 +57,7 @@ def _near(facts: Facts) -> str:
     point = facts.words.points.get(certificate.theorem)
     if certificate.radius is None or point is None:
         return ""
-    return f"{point[:1].upper()}{point[1:]} lies within {number(certificate.radius)} of the certified weights."
+    return f"{point[:1].upper()}{point[1:]} lies within {number(certificate.radius, towards='up')} of the certified weights."
 
 
 def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> str:
@@ -70,7 +70,7 @@ def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> 
         case Kind.RATE:
             return reached if own < math.inf else f"lower the gap at a rate that does not reach the target {target}"
         case Kind.SUBLINEAR:
-            bound = f"keep the gap at most {number(claim.constant)}/t after t {after}"
+            bound = f"keep the gap at most {number(claim.constant, towards='up')}/t after t {after}"
             return (
                 f"{bound}, and so {reached}"
                 if own < math.inf
@@ -78,7 +78,7 @@ def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> 
             )
         case Kind.LEVELS:
             last = phase.certificate.schedule[-1]
-            most = f"bound the gap by {number(last.level)} after {iterations(last.start)}, and no lower"
+            most = f"bound the gap by {number(last.level, towards='up')} after {iterations(last.start)}, and no lower"
             return reached if own < math.inf else f"{most}: the target {target} is not reached"
         case _:
             return "never raise the gap; it gives no rate and no number of iterations"
@@ -104,8 +104,8 @@ def _nothing(facts: Facts) -> Markup:
     reason, suggestion = facts.why_not
     failed = [c for c in facts.run.certificate.conditions if not c.holds]
     sides = "".join(
-        f"<li>{text(c.name)}: the left side is <b>{text(number(c.left))}</b>, which must be "
-        f"{text(relation(c.relation))} the right side, <b>{text(number(c.right))}</b></li>"
+        f"<li>{text(symbolic(c.name, facts.words.symbols))}: the left side is <b>{text(both(c)[0])}</b>, which must be "
+        f"{text(relation(c.relation))} the right side, <b>{text(both(c)[1])}</b></li>"
         for c in failed
     )
     if sides:
@@ -121,9 +121,10 @@ def _nothing(facts: Facts) -> Markup:
 def _broken(facts: Facts) -> Markup:
     broken = [line for line in facts.lines if not line.holds]
     first = min(broken, key=lambda line: line.first_violation or 0)
+    name = symbolic(first.name, facts.words.symbols)
     return paragraph(
         f"The recorded run violates {len(broken)} of the {len(facts.lines)} audited inequalities, first at iteration "
-        f"{count(first.first_violation or 0)}: {first.name}. Either the files were changed, or rounding matters here, "
+        f"{count(first.first_violation or 0)}: {name}. Either the files were changed, or rounding matters here, "
         "or the theorem or its code is wrong; please report it."
     )
 

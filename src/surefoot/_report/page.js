@@ -109,10 +109,22 @@
   }
 
   // ---- Plots. A view is a part of the axes, in units of their width and height, with y upwards; 0, 0, 1, 1 is all.
-  const limits = (axis, low, high) => {
-    const [from, to, log] = [axis.limits[0], axis.limits[1], axis.log];
-    return [low, high].map((u) => (log ? from * (to / from) ** u : from + (to - from) * u));
-  };
+  const limits = (axis, low, high) => [low, high].map((u) => valueAt(axis, u));
+  function valueAt({ limits: [from, to], log, turn }, u) {
+    if (turn) { // linear up to a place, logarithmic from there on
+      const [place, middle] = turn;
+      return u <= place ? from + ((middle - from) * u) / place : middle * (to / middle) ** ((u - place) / (1 - place));
+    }
+    return log ? from * (to / from) ** u : from + (to - from) * u;
+  }
+  function placeOf({ limits: [from, to], log, turn }, number) {
+    if (turn) {
+      const [place, middle] = turn;
+      if (number <= middle) return (place * (number - from)) / (middle - from);
+      return place + ((1 - place) * Math.log(number / middle)) / Math.log(to / middle);
+    }
+    return log ? Math.log(number / from) / Math.log(to / from) : (number - from) / (to - from);
+  }
   function written(number, axis) { // as wording.py does
     if (axis.percent) return `${Number((100 * number).toPrecision(4))} %`;
     if (number === 0) return "0";
@@ -125,6 +137,11 @@
     return mantissa === 1 ? raised : `${String(mantissa).replace("-", "−")} × ${raised}`;
   }
   function ticks(axis, low, high) {
+    if (axis.turn) {
+      const middle = axis.turn[1];
+      const along = low < middle ? ticks({}, low, Math.min(high, middle)) : [];
+      return high > middle ? [...along, ...ticks({ log: true }, Math.max(low, middle), high)] : along;
+    }
     const span = Math.log10(high / low);
     if (axis.log && span >= 1) {
       const stride = Math.ceil(span / 8);
@@ -180,10 +197,7 @@
     all("[data-tick]", group).forEach((tick) => tick.classList.toggle("off", !whole));
     scale.replaceChildren();
     if (whole) return;
-    const at = (axis, low, high, number) => {
-      const [from, to] = limits(axis, low, high);
-      return axis.log ? Math.log(number / from) / Math.log(to / from) : (number - from) / (to - from);
-    };
+    const at = (axis, low, high, number) => (placeOf(axis, number) - low) / (high - low);
     for (const tick of ticks(x, ...limits(x, view.x0, view.x1))) {
       const place = left + at(x, view.x0, view.x1, tick) * (right - left);
       scale.append(make("line", { x1: place, x2: place, y1: top, y2: bottom, class: "grid" }));

@@ -14,6 +14,7 @@ from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
 from .._core.run import Run, large
 from .._core.status import RunStatus
+from .._core.words import Words
 from .checking import checking
 from .document import document, foot
 from .facts import Facts, gap_of
@@ -36,6 +37,7 @@ from .markup import (
 )
 from .wording import (
     SCORES,
+    both,
     by_family,
     count,
     fall,
@@ -45,6 +47,7 @@ from .wording import (
     relation,
     share,
     sides,
+    symbolic,
 )
 
 LAST_OF_FAILED = {
@@ -53,10 +56,6 @@ LAST_OF_FAILED = {
     RunStatus.ILL_POSED: "where the equilibrium may not exist; the weights kept are those of the newest checkpoint",
 }
 """What the last recorded gap of a failed run is."""
-
-
-VISIBLE = 0.01
-"""Margins below this, in powers of ten, make no visible bar."""
 
 
 def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "") -> str:
@@ -186,25 +185,23 @@ def _conditions(facts: Facts, drawings: Mapping[str, str]) -> Markup:
     rows = [
         [
             verdict(c.holds),
-            Label(c.name, "text"),
-            numeric(number(c.left)),
+            Label(symbolic(c.name, facts.words.symbols), "text"),
+            numeric(both(c)[0]),
             relation(c.relation),
-            numeric(number(c.right)),
-            Cell(margin(c.margin), "whole"),
+            numeric(both(c)[1]),
+            Cell(margin(c), "whole"),
         ]
         for c in certificate.conditions
     ]
-    drawn = Markup("")
-    if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in certificate.conditions):
-        caption = (
-            "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
-        )
-        drawn = figure(drawings["conditions"], "conditions", caption)
+    caption = (
+        "How far each hypothesis is from failing, in powers of ten, with both sides: a disc right of 0 holds, a cross left of it "
+        "fails. Beside a zero no ratio is finite: an arrow stands at the end of the axis."
+    )
     head = ["verdict", "hypothesis", "#left side", "relation", "#right side", "margin"]
     return section(
         "Hypotheses at the initial weights",
         paragraph(theorem.statement, f"({theorem.reference})", kind="soft"),
-        drawn,
+        figure(drawings["conditions"], "conditions", caption),
         table(head, rows, f"Hypotheses of {certificate.theorem}"),
     )
 
@@ -238,7 +235,7 @@ def _audit(facts: Facts) -> Markup:
     rows = [
         [
             Cell(line.verdict) if line.verdict == "not checked" else verdict(line.holds, no="violated"),
-            Label(line.name, "text"),
+            Label(symbolic(line.name, facts.words.symbols), "text"),
             numeric(count(line.checked)),
             numeric("" if line.worst is None else number(line.worst)),
             numeric("" if line.at is None else count(line.at)),
@@ -313,7 +310,8 @@ def _comparison(facts: Facts) -> Markup:
         rows.append(
             [
                 _theorem(
-                    certificate.theorem, "this run" if certificate is facts.theorems[0] else _why_not(certificate)
+                    certificate.theorem,
+                    "this run" if certificate is facts.theorems[0] else _why_not(certificate, facts.words),
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
                 *(
@@ -338,11 +336,11 @@ def _theorem(name: str, remark: str) -> Cell:
     return Label(Markup(f"{code(name)}<br><small>{text(remark)}</small>" if remark else code(name)), "text")
 
 
-def _why_not(certificate: Certificate) -> str:
+def _why_not(certificate: Certificate, words: Words) -> str:
     """The hypotheses that fail, with both sides; the suggestion where none does."""
     if certificate.holds:
         return ""
-    failed = (f"{c.name} ({sides(c)})" for c in certificate.conditions if not c.holds)
+    failed = (f"{symbolic(c.name, words.symbols)} ({sides(c)})" for c in certificate.conditions if not c.holds)
     return "; ".join(failed) or certificate.suggestion
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._core.near_a_fit.history import History, Seen
+from .canvas import BOUNDS, DASHES, FAINT, INK, RUN, iteration_axis, logarithmic, rendered
 from .facts import Facts
 from .markup import Markup, figure, keys, paragraph, section
-from .plots import BOUNDS, DASHES, FAINT, INK, RUN, iteration_axis, logarithmic, rendered
 from .wording import count, number
 from .write import Part
 
@@ -30,7 +30,12 @@ def training(facts: Facts) -> Part | None:
     history = _history(facts)
     if history is None:
         return None
-    png, svg = rendered("training", lambda: _figure(history.looks))
+    png, svg = rendered(
+        "training",
+        lambda: _figure(history.looks),
+        "Loss, margin and movement of the features",
+        _sentence(history.certified or history.looks[-1]),
+    )
     return Part(_training(facts, history, svg), {"training": png})
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any, Literal
 
 from .._core.certificate import Condition
 from .._core.claims import Claim, Kind
@@ -24,6 +26,12 @@ SCORES: dict[str, tuple[str, str]] = {
     "optimum_test_r2": ("R² of the loss's minimiser", "what training leads to, on the held-out rows"),
 }
 """Name and remark of the scores that the command line stores."""
+
+Towards = Literal["nearest", "up", "down"]
+"""Where a number is rounded to: of what is guaranteed, to the side on which the shown number is guaranteed, too."""
+ROUNDINGS = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
+EXACT = 17
+"""Digits that tell any two floats apart."""
 
 MANY = 1e9
 """Counts above this say no more than that: nobody runs so many iterations."""
@@ -47,7 +55,15 @@ def power_of_ten(exponent: int) -> str:
     return f"10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
-def number(value: float, digits: int = 4) -> str:
+def rounded(value: float, digits: int, towards: Towards = "nearest") -> Decimal:
+    """A finite float other than 0 with so many significant digits; the decimal that names it is taken as its value."""
+    exact = Decimal(repr(value))
+    if len(exact.normalize().as_tuple().digits) <= digits:
+        return exact
+    return exact.quantize(Decimal((0, (1,), exact.adjusted() - digits + 1)), ROUNDINGS[towards])
+
+
+def number(value: float, digits: int = 4, towards: Towards = "nearest") -> str:
     """A number with 4 (``digits``) significant digits; thousands separated; powers of ten as such."""
     if isinstance(value, int) and abs(value) < 10**15:
         return f"{value:,}".replace("-", "−")
@@ -61,15 +77,19 @@ def number(value: float, digits: int = 4) -> str:
         return "∞" if value > 0.0 else "−∞"
     if value == 0.0:
         return "0"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    if -4 <= int(exponent) < 6:
-        text = f"{float(f'{value:.{digits}g}'):,.{max(digits - 1 - int(exponent), 0)}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
+    shown = rounded(value, digits, towards)
+    exponent = shown.adjusted()
+    if -4 <= exponent < 6:
+        text = _without_zeros(f"{shown:,f}")
     else:
-        mantissa = mantissa.rstrip("0").rstrip(".")
-        ten = power_of_ten(int(exponent))
-        text = ten if mantissa == "1" else f"{mantissa} × {ten}"
+        mantissa = _without_zeros(f"{shown.scaleb(-exponent):f}")
+        ten = power_of_ten(exponent)
+        text = {"1": ten, "-1": f"-{ten}"}.get(mantissa, f"{mantissa} × {ten}")
     return text.replace("-", "−")
+
+
+def _without_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def share(value: float) -> str:
@@ -90,10 +110,10 @@ def iterations(value: float) -> str:
 
 
 def factor(decrease: float) -> str:
-    """The factor 1 - ``decrease`` of the gap in one iteration, so that factors near 1 keep their digits."""
+    """The factor 1 - ``decrease`` of the gap in one iteration, rounded up, so that factors near 1 keep their digits."""
     if decrease == 0.0:
         return "1 (no rate)"
-    return number(1.0 - decrease) if decrease >= 0.01 else f"1 − {number(decrease)}"
+    return number(1.0 - decrease, towards="up") if decrease >= 0.01 else f"1 − {number(decrease, towards='down')}"
 
 
 def fall(claim: Claim) -> str:
@@ -102,7 +122,7 @@ def fall(claim: Claim) -> str:
         case Kind.RATE:
             return factor(claim.decrease or claim.final) + ("" if claim.decrease else " in the end")
         case Kind.SUBLINEAR:
-            return f"{number(claim.constant)}/t"
+            return f"{number(claim.constant, towards='up')}/t"
         case Kind.LEVELS:
             return "by iteration"
         case Kind.MONOTONE:
@@ -113,25 +133,146 @@ def fall(claim: Claim) -> str:
             return ""
 
 
-def margin(value: float | None) -> str:
-    """A log10 margin as a factor, or in per cent where that is below 2."""
-    if value is None:
-        return "no ratio: a side is ≤ 0"
+def ratio(value: float) -> str:
+    """A log10 margin as a factor, or in per cent where that is below 2: what is to spare rounded down, what is missing up."""
+    towards: Towards = "down" if value >= 0.0 else "up"
     if abs(value) < math.log10(2.0):
-        share = f"{number(100.0 * math.expm1(abs(value) * math.log(10.0)), 3)} %"
+        share = f"{number(100.0 * math.expm1(abs(value) * math.log(10.0)), 3, towards)} %"
         return f"{share} to spare" if value >= 0.0 else f"short by {share}"
-    ratio = number(10.0 ** abs(value), 3) if abs(value) < 300.0 else power_of_ten(round(abs(value)))
-    return f"{ratio} times to spare" if value >= 0.0 else f"short by a factor of {ratio}"
+    times = number(10.0 ** abs(value), 3, towards) if abs(value) < 300.0 else power_of_ten(math.floor(abs(value)))
+    return f"{times} times to spare" if value >= 0.0 else f"short by a factor of {times}"
+
+
+def spare(condition: Condition) -> float:
+    """The difference of the sides, positive on the side that the relation asks for; NaN where it has none."""
+    if condition.left == condition.right:
+        return 0.0
+    difference = condition.left - condition.right
+    return -difference if condition.relation.startswith("<") else difference
+
+
+def distance(condition: Condition) -> float:
+    """The margin in powers of ten; beside a side that is not positive no ratio is finite: infinite, with the sign of the
+    difference, 0 where there is none, or NaN."""
+    if condition.margin is not None:
+        return condition.margin
+    difference = spare(condition)
+    return difference if math.isnan(difference) or difference == 0.0 else math.copysign(math.inf, difference)
+
+
+def margin(condition: Condition) -> str:
+    """How far a hypothesis is from failing, or from holding: the ratio of its sides, or beside a zero their difference."""
+    if condition.margin is not None:
+        return ratio(condition.margin)
+    difference = spare(condition)
+    if math.isnan(difference):
+        return "a side is not a number"
+    if difference == 0.0:
+        return "met exactly" if condition.holds else "the sides are equal"
+    said = number(abs(difference), towards="down" if condition.holds else "up")
+    return f"{said} to spare" if condition.holds else f"short by {said}"
+
+
+RELATIONS = {"<=": "≤", ">=": "≥"}
 
 
 def relation(sign: str) -> str:
     """≤ and ≥ for their ASCII forms."""
-    return {"<=": "≤", ">=": "≥"}.get(sign, sign)
+    return RELATIONS.get(sign, sign)
+
+
+def both(condition: Condition) -> tuple[str, str]:
+    """Both sides of a hypothesis: of one that holds rounded away from what it needs, with as many digits as the relation, read
+    as it stands, needs to be true; of one that fails so many that it reads as false."""
+    left, right = condition.left, condition.right
+    less = condition.relation.startswith("<")
+    directions: tuple[Towards, Towards] = ("up", "down") if less else ("down", "up")
+    if not condition.holds:
+        directions = ("nearest", "nearest")
+    for digits in range(4, EXACT + 1):
+        shown = [_read(side, digits, towards) for side, towards in zip((left, right), directions, strict=True)]
+        if (
+            math.isnan(left)
+            or math.isnan(right)
+            or _compared(shown[0], condition.relation, shown[1]) == condition.holds
+        ):
+            return number(left, digits, directions[0]), number(right, digits, directions[1])
+    return number(left, EXACT), number(right, EXACT)
+
+
+def _read(side: float, digits: int, towards: Towards) -> Decimal:
+    return rounded(side, digits, towards) if math.isfinite(side) and side != 0.0 else Decimal(repr(side))
+
+
+def _compared(left: Decimal, sign: str, right: Decimal) -> bool:
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
 
 
 def sides(condition: Condition) -> str:
     """Both sides of a hypothesis with the relation that is asked of them."""
-    return f"{number(condition.left)} {relation(condition.relation)} {number(condition.right)}"
+    left, right = both(condition)
+    return f"{left} {relation(condition.relation)} {right}"
+
+
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η", "theta": "θ",
+    "kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "rho": "ρ", "sigma": "σ", "tau": "τ",
+    "omega": "ω", "Delta": "Δ", "Lambda": "Λ", "Sigma": "Σ",
+}  # fmt: skip
+OVERBAR = "\u0304"
+_WRITTEN: tuple[tuple[str, str], ...] = (
+    (r"\bsmin(?=\()", "σ_min"),
+    (r"\bsr(?=\()", "σ_r"),
+    (r"\bs-(?=\()", "s₋"),
+    (r"\bgrad\b(?: L\b)?", "∇L"),
+    (r"\bsqrt ?(?=[\d(])", "√"),
+    (r"\|\|([^|]+)\|\|", r"‖\1‖"),
+    (r"(?<!max )\|([^|]+)\|", r"‖\1‖"),
+    (r"\bsum (?=[‖αβγη])", "Σ "),
+    (r"<=", "≤"),
+    (r">=", "≥"),
+    (r"\^c\b", "ᶜ"),
+    (r"\^d\b", "ᵈ"),
+    (r"(?<=[A-Za-zα-ωΑ-Ω₀-₉‖)])'(?!s\b)", "′"),
+    (r"(?<= )-(?= )|(?<=[\d)])-(?=[A-Za-zα-ωΑ-Ω(])|(?<=\()-", "−"),
+    (r"\bPolyak-Lojasiewicz\b", "Polyak-Łojasiewicz"),
+)
+"""What is written in ASCII and read as a formula, in this order."""
+
+
+def symbolic(name: str, symbols: Mapping[str, tuple[str, str]]) -> str:
+    """The name of a condition or of an audited inequality in the symbols of the papers; certificates keep it in ASCII.
+
+    Args:
+        name: in ASCII, such as ``2 Lambda r0 < sigma_min(J)^2``.
+        symbols: of the system (``Words.symbols``); of these, names with an underscore or a digit are no English words.
+    """
+    said = re.sub(r"\b[A-Za-z]\w*\b", lambda m: _symbol(m[0], symbols), name)
+    for pattern, written in _WRITTEN:
+        said = re.sub(pattern, written, said)
+    return re.sub(r"\^(\d+)", lambda m: m[1].translate(SUPERSCRIPTS), said)
+
+
+def _symbol(word: str, symbols: Mapping[str, tuple[str, str]]) -> str:
+    if word in symbols and re.search(r"_|\d", word):
+        return symbols[word][0]
+    found = re.fullmatch(r"([A-Za-z]+)(_bar)?_?(\d*)(_\w+)?", word)
+    if found is None or not (found[1] in GREEK or len(found[1]) == 1):
+        return word
+    return (
+        f"{GREEK.get(found[1], found[1])}{OVERBAR if found[2] else ''}{found[3].translate(SUBSCRIPTS)}{found[4] or ''}"
+    )
+
+
+def in_terminal(name: str, symbols: Mapping[str, tuple[str, str]], encoding: str) -> str:
+    """``symbolic`` where an encoding has these symbols, else the name as it is."""
+    said = symbolic(name, symbols)
+    try:
+        said.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return name
+    return said
 
 
 def plain(value: Any) -> str:
