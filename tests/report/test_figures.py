@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._core.registry import system_named
+from surefoot._report.wording import symbolic
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +31,10 @@ def test_a_figure_has_the_run_and_can_be_changed(run: sf.Run) -> None:
 
 
 def test_the_margins_of_a_certificate(run: sf.Run) -> None:
+    symbols = system_named(run.certificate.system).words.symbols
     for figure in (run.certificate.plot(), run.plot("conditions")):
         said = " ".join(text.get_text() for text in figure.axes[0].texts)
-        assert all(condition.name in said for condition in run.certificate.conditions)
+        assert all(symbolic(condition.name, symbols) in said for condition in run.certificate.conditions)
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF")])

@@ -6,13 +6,14 @@ import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from .._core.certificate import Certificate
 from .._core.io import write_atomic
 from .._core.run import Run
 from .._core.validate import unknown
 from . import plots, training
+from .drawing import styled
 from .facts import Facts
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ def of_run(run: Run, what: str, path: str | Path | None) -> Figure:
             f"what is 'steps', and a run of {facts.system.network_name} has steps of its own, of which no number is the step; "
             "plot 'gap' or 'conditions'"
         )
-    return _drawn(lambda: {"gap": plots._gap, "steps": plots._steps}[what](facts), path)
+    return _drawn(lambda: plots.draw(facts, what), path)
 
 
 def of_certificate(certificate: Certificate, path: str | Path | None) -> Figure:
     """See ``Certificate.plot``."""
-    return _drawn(lambda: plots._conditions(certificate), path)
+    return _drawn(lambda: plots.margins_of(certificate), path)
 
 
 def _training(facts: Facts) -> Figure:
@@ -55,15 +56,16 @@ def _training(facts: Facts) -> Figure:
 
 def _drawn(draw: Callable[[], Figure], path: str | Path | None) -> Figure:
     """The figure in the style of the reports, written to ``path`` if there is one."""
-    import matplotlib
 
-    with matplotlib.rc_context(cast(Any, plots.STYLE)):
+    def done() -> Figure:
         figure = draw()
         # IPython asks for this where no backend has told it how to show a figure
         setattr(figure, "_repr_png_", partial(_shown, figure))  # noqa: B010 - of this figure alone
         if path is not None:
             _write(figure, Path(path))
-    return figure
+        return figure
+
+    return styled(done)
 
 
 def _shown(figure: Figure) -> tuple[bytes, dict[str, int]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .._core.certificate import Certificate
+from .._core.registry import system_named
 from . import gap_plot, margins, steps_plot
 from .canvas import rendered, styled
 from .facts import Facts
@@ -35,9 +37,15 @@ def draw(facts: Facts, what: str) -> Figure:
         case "steps":
             return styled(lambda: steps_plot.draw(facts))
         case "conditions":
-            return styled(lambda: margins.draw(facts.run.certificate, facts.words.symbols))
+            return margins_of(facts.run.certificate)
         case _:
             raise ValueError(f"what is {what!r}; pass one of {', '.join(DRAWN)}")
+
+
+def margins_of(certificate: Certificate) -> Figure:
+    """The chart of the hypotheses of a certificate, whether or not there is a run of it."""
+    symbols = system_named(certificate.system).words.symbols
+    return styled(lambda: margins.draw(certificate, symbols))
 
 
 def gap(facts: Facts) -> tuple[bytes, str]:
