@@ -10,8 +10,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from surefoot._report.canvas import VARIABLES, rendered
 from surefoot._report.drawing import embeddable
-from surefoot._report.plots import VARIABLES, rendered
 
 
 def _two_panels() -> Figure:
@@ -30,7 +30,7 @@ def _two_panels() -> Figure:
 
 @pytest.fixture(scope="module")
 def drawn() -> str:
-    return rendered("two", _two_panels)[1]
+    return rendered("two", _two_panels, "Two", "said")[1]
 
 
 def test_a_drawing_is_there_for_broad_and_narrow_screens_with_ids_of_its_own(drawn: str) -> None:
@@ -77,7 +77,7 @@ def test_the_numbers_are_those_of_the_lines(drawn: str) -> None:
 
 
 def test_a_drawing_of_fixed_size_scrolls_and_does_not_zoom() -> None:
-    _, fixed = rendered("one", _two_panels, narrow=False)
+    _, fixed = rendered("one", _two_panels, "One", "said", narrow=False)
     assert fixed.count("<svg class=") == 1
     assert '<svg class="broad fixed"' in fixed
     assert 'tabindex="0"' in fixed
@@ -102,10 +102,11 @@ def test_a_name_in_a_figure_does_not_become_markup() -> None:
         figure.legend(loc="outside lower left")
         return figure
 
-    _, drawn = rendered("evil", draw)
+    _, drawn = rendered("evil", draw, evil, evil)
     assert "<script" not in drawn
     assert set(re.findall(r"<(\w+)", drawn)) <= {
-        "div", "svg", "defs", "style", "g", "path", "use", "text", "clipPath", "rect", "ul", "li", "span", "circle",
+        "div", "svg", "title", "desc", "defs", "style", "g", "path", "use", "text", "clipPath", "rect", "ul", "li", "span",
+        "circle",
         "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "tspan",
     }  # fmt: skip
     assert not re.search(r'<[^>]* onload="', re.sub(r'"[^"]*"', '""', drawn))

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from surefoot._report.plots import VARIABLES
+from surefoot._report.canvas import VARIABLES
 from surefoot._report.style import CSS, DARK, LIGHT, PAPER
 
 TEXTS = [

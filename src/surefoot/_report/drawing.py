@@ -78,10 +78,12 @@ def _without_legends(figure: Figure) -> None:
     rows = [axes for axes in figure.axes if axes.get_gid() == LEGEND]
     height = sum(legend.get_window_extent().height for legend in [*figure.legends, *rows]) / figure.dpi
     figure.legends.clear()
-    for axes in rows:  # their iterations are those of the axes above
+    for axes in rows:  # below the other axes, which have the same iterations, and then all of the room
         axes.remove()
-        figure.axes[-1].tick_params(labelbottom=True)
-        figure.axes[-1].set_xlabel(axes.get_xlabel())
+        (left,) = figure.axes
+        left.set_subplotspec(figure.add_gridspec(1, 1)[0])
+        left.tick_params(labelbottom=True)
+        left.set_xlabel(axes.get_xlabel())
     for axes in figure.axes:
         if (legend := axes.get_legend()) is not None:
             legend.remove()

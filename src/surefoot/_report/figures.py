@@ -13,7 +13,7 @@ from .._core.io import write_atomic
 from .._core.run import Run
 from .._core.validate import unknown
 from . import plots, training
-from .drawing import styled
+from .canvas import styled
 from .facts import Facts
 
 if TYPE_CHECKING:

@@ -109,6 +109,6 @@ def _row(
     )  # fmt: skip
     axes.annotate(
         f"{sides(condition)}\n{margin(condition)}", (CHART, y), xycoords=("axes fraction", "data"), xytext=(16, 0),
-        textcoords="offset points", va="center", fontsize=8.5, color=INK if condition.holds else BAD,
+        textcoords="offset points", va="center", fontsize=9.5, color=INK if condition.holds else BAD,
         annotation_clip=False, linespacing=1.15,
     )  # fmt: skip
