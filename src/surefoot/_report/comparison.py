@@ -14,10 +14,10 @@ from surefoot_check.text import counted, visible
 
 from .._core.io import make_folder, write_atomic
 from .._core.registry import system_named
+from .canvas import BOUNDS, DASHES, FAINT, LATER, LOWEST, RUN, logarithmic, rendered
 from .document import document, foot
 from .entries import Entry, entries
 from .markup import Cell, Label, Markup, code, figure, folded, numeric, paragraph, section, table, text, verdict
-from .plots import BOUNDS, DASHES, FAINT, LATER, LOWEST, RUN, logarithmic, rendered
 from .wording import count, number, plain
 
 if TYPE_CHECKING:
@@ -156,8 +156,9 @@ def _plots(found: Sequence[Entry]) -> list[Markup]:
     for index, kind in enumerate(kinds):
         of_it = [(place, entry) for place, entry in numbered if entry.apart == kind]
         name = f"gaps-{index + 1}"
-        _, svg = rendered(name, lambda of_it=of_it: _figure(of_it))
-        drawn.append(figure(svg, name, _caption(of_it)))
+        said = _caption(of_it)
+        _, svg = rendered(name, lambda of_it=of_it: _figure(of_it), "Relative gaps of the runs, and their bounds", said)
+        drawn.append(figure(svg, name, said))
     if not drawn:
         return []
     note = "Gaps relative to the first: each run solid, and its guaranteed bound dashed in its colour, up to the run's target."
