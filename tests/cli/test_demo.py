@@ -101,7 +101,7 @@ def test_the_screen_at_several_widths(
     lines = outcome.out.splitlines()
     assert all(line == line.rstrip() for line in lines)
     assert lines.count("  surefoot list") == 3
-    assert f"  open {tmp_path}/demo/index.html" in lines
+    assert f"Next  open {tmp_path}/demo/index.html" in lines
     assert "The first one  first, 1/2" in lines
     words = outcome.out.split()
     assert words.count("guaranteed") == (4 if width == 44 else 3)

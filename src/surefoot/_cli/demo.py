@@ -158,16 +158,15 @@ def _conclude(screen: Screen, seen: Sequence[Seen], directory: Path, page: Path,
     """The table of all, and what to do next."""
     if not seen:
         return
-    screen.heading("Summary", f"{seconds:.0f} s")
+    screen.heading("Summary", f"everything is in {directory}; this took {seconds:.0f} s")
     rows = [
         (it.stop.name, it.visit.guaranteed, it.visit.happened, it.visit.audit, it.visit.check, f"{it.seconds:.1f}")
         for it in seen
     ]
     screen.table(("stop", "guaranteed", "happened", "audit", "check", "seconds"), rows, numeric=(5,))
-    following = {f"open {shlex.quote(str(page))}": "all reports, and the gaps in one plot"}
     first = shlex.quote(str(directory / seen[0].stop.name))
-    following[f"surefoot check {first}"] = "the independent check of the first, line by line"
+    following = {f"surefoot check {first}": "the independent check of the first, line by line"}
     if seen[0].stop.first:
         following[f"surefoot train {seen[0].stop.name} --data table.csv --out DIR"] = "the first on your own data"
     following["surefoot list"] = "theorems, step rules, data sets, experiments"
-    screen.following(f"everything is in {directory}", following)
+    screen.following(f"open {shlex.quote(str(page))}", following)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 Part = tuple[str, str]
 Line = list[Part]
 
-WORD = re.compile(r"\s?(\s*\S+(?: (?:%(?!\S)|× \S+))*)")
+WORD = re.compile(r"\s?(\s*\S+(?: × \S+|(?<=\d) (?:%|s|dB)(?!\w))*)")
 """What stays whole: a word, with what follows it in 9.55 % or 2 × 10⁻³, and blanks before it beyond the first."""
 READABLE = 20
 """A column of words is not made narrower than this."""
@@ -142,11 +142,15 @@ def _records(columns: Sequence[str], rows: Sequence[Sequence[Part]], width: int)
         tokens = [(word, style) for text, style in title for word in words(f" {text}")]
         found += filled(tokens, width, hanging=2 * INDENT)
         items = _items(columns[titled:], [text for text, _ in row[titled:]])
-        whole = [f"{item};" if number < len(items) else item for number, item in enumerate(items, 1)]
-        room = width - len(INDENT)
-        parts = [part for item in whole for part in ([item] if cells(item) <= room else words(item))]
-        if parts:
-            found += filled(((part, "") for part in parts), width, INDENT, INDENT)
+        short: list[Part] = []
+        for number, item in enumerate(items, 1):
+            if cells(item) <= 2 * (width - len(INDENT)) // 3:  # several share a line
+                short.append((item if number == len(items) else f"{item};", ""))
+                continue
+            found += filled(short, width, INDENT, INDENT) if short else []
+            found += filled(((word, "") for word in words(item)), width, INDENT, 2 * INDENT)
+            short = []
+        found += filled(short, width, INDENT, INDENT) if short else []
     return found
 
 

@@ -50,7 +50,8 @@ class Screen:
 
     def heading(self, title: str, detail: str = "") -> None:
         """A title with what it is about."""
-        tokens = [(title, "bold cyan"), *((word, "") for word in layout.words(f"  {_harmless(detail)}"))]
+        tokens = [(word, "bold cyan") for word in layout.words(title)]
+        tokens += [(word, "") for word in layout.words(f"  {_harmless(detail)}")]
         self._print([[], *layout.filled(tokens, self.console.width, hanging=layout.INDENT)])
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> None:

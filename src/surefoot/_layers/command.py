@@ -89,7 +89,10 @@ def _run(options: Layers) -> int:
     run.save(directory)
     write_json(directory / SETTINGS, {"system": options.system, "options": asdict(options)})
     screen.heading("Training", f"{run.status}: {run.trained} of {counted(run.layers, 'layer')} in {seconds:.2f} s")
-    screen.say(run.table())
+    head, *rows = run.rows()
+    screen.table(head, rows, numeric=range(len(head) - 1))
+    for line in run.conclusion:
+        screen.say(f"  {line}")
     comparison = None
     if run.status is TrainStatus.FINISHED:
         comparison = show_comparison(screen, directory, problems, run.layers, run.net, fresh)

@@ -186,19 +186,26 @@ class LayersRun:
 
     def table(self) -> str:
         """Layers side by side with their gaps, and the conclusion."""
-        shown = sorted({round(k * (self.layers - 1) / 9) for k in range(10)})
+        widths = (5, 12, 12, 12, 8)
+        lines = [
+            "  ".join([*(text.rjust(width) for text, width in zip(cells[:-1], widths, strict=True)), cells[-1]])
+            for cells in self.rows()
+        ]
+        return "\n".join([*lines, *self.conclusion])
+
+    def rows(self) -> list[list[str]]:
+        """The cells of that table, those of its head first."""
         what = "F at the end" if self.ahead else "F after it"
-        lines = [f"{'layer':>5}  {'F':>12}  {what:>12}  {'lower bound':>12}  {'gap':>8}  steps by sector"]
-        for t in shown:
+        rows = [["layer", "F", what, "lower bound", "gap", "steps by sector"]]
+        for t in sorted({round(k * (self.layers - 1) / 9) for k in range(10)}):
             steps = " ".join(f"{P:.2f}" for P in self.net.steps[t, :8].tolist()) + " …" * (self.net.sectors > 8)
-            lines.append(
-                f"{t + 1:5d}  {self.objectives[t + 1]:12.6g}  {self.values[t]:12.6g}  {self.lower[t]:12.6g}  "
-                f"{self.gaps[t]:8.1e}  {steps}"
-            )
-        return "\n".join([*lines, *self._conclusion])
+            numbers = (self.objectives[t + 1], self.values[t], self.lower[t])
+            rows.append([f"{t + 1}", *(f"{value:.6g}" for value in numbers), f"{self.gaps[t]:.1e}", steps])
+        return rows
 
     @property
-    def _conclusion(self) -> list[str]:
+    def conclusion(self) -> list[str]:
+        """What the training led to."""
         relation = "<=" if self.not_worse else "not certainly <="
         return [
             f"F from {self.objectives[0]:.6g} to {self.objectives[-1]:.6g} in {counted(self.layers, 'layer')} "
@@ -239,4 +246,4 @@ class LayersRun:
         )
 
     def __str__(self) -> str:
-        return "\n".join(self._conclusion)
+        return "\n".join(self.conclusion)

@@ -11,7 +11,7 @@ from .._cli.screen import Screen
 from .._core.io import write_atomic
 from .._problems import Problems
 from .baselines import names
-from .compare import Comparison, Learned, Row, compare
+from .compare import HEAD, Comparison, Learned, Row, compare
 
 TABLE = "comparison.txt"
 """In the directory of the training."""
@@ -27,9 +27,12 @@ def show_comparison(
         f"  running {methods} for {counted(iterations, 'iteration')}, on fresh problems and those of the training …"
     )
     comparison = compare(problems, iterations, net, fresh=[fresh])
-    table = comparison.table()
-    screen.say(table)
-    write_atomic(directory / TABLE, f"{table}\n".encode())
+    for title, rows in comparison.tables():
+        screen.heading(title)
+        screen.table(HEAD, rows, numeric=range(1, len(HEAD)))
+    for note in comparison.notes():
+        screen.say(f"  {note}", style="dim")
+    write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
     return comparison
 
 

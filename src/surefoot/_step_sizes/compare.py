@@ -32,6 +32,8 @@ SAME = 1e-12
 """Two evaluations of the same iteration differ by less of a gap."""
 WIDTH = 100
 """Columns of the text of a comparison."""
+HEAD = ("method", "products", "mean F - F*", "proved", "improves", "mean t<=T", "worse")
+"""Of its tables."""
 
 Learned = StepSizeNet | LayeredSteps | LassoSolver | UnrolledISTA
 
@@ -116,14 +118,33 @@ class Comparison:
 
     def table(self) -> str:
         """The rows as text, at most ``WIDTH`` columns unless a name is long: fresh problems first, then those of the training."""
+        lines = []
+        for title, rows in self.tables():
+            lines += [title, *_aligned([HEAD, *rows]), ""]
+        return "\n".join(
+            [*lines, *(line for note in self.notes() for line in wrap(note, WIDTH, subsequent_indent="  "))]
+        )
+
+    def tables(self) -> list[tuple[str, list[list[str]]]]:
+        """Title and cells under ``HEAD`` of each table: fresh problems first, then those of the training."""
         parts = [("training problems", [row.training for row in self.rows])]
         fresh = [row.fresh for row in self.rows if row.fresh is not None]
         if fresh:
             parts.insert(0, (_fresh_sets(len(fresh[0].curves)), fresh))
-        lines = []
-        for title, measures in parts:
-            lines += [f"{title}, T = {self.iterations}", *_grid(self.rows, measures), ""]
-        notes = [
+        return [
+            (
+                f"{title}, T = {self.iterations}",
+                [
+                    [f"{row.method} (learned)" if row.learned else row.method, *_cells(measured)]
+                    for row, measured in zip(self.rows, measures, strict=True)
+                ],
+            )
+            for title, measures in parts
+        ]
+
+    def notes(self) -> list[str]:
+        """What the columns mean, and what is left out."""
+        return [
             "mean F - F* and its proved bound (-: none) are means over the problems, after T iterations.",
             f"improves: by how much F - F*, summed over the problems, is below that of {self.reference} after T iterations; "
             'negative: above it; "3.0 x worse": 3 times that.',
@@ -131,7 +152,6 @@ class Comparison:
             f"worse: share of the problems that end above {self.reference}.",
             *(f"left out: {reason}" for reason in self.left_out),
         ]
-        return "\n".join([*lines, *(line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  "))])
 
     def plot(self, path: str | Path) -> None:
         """Mean gap by iteration as a PNG: training problems, and fresh ones with one deviation over the sets.
@@ -338,11 +358,8 @@ def _left_out(problems: Problems, admitted: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _grid(rows: Sequence[Row], measures: Sequence[Measures]) -> list[str]:
-    """Lines of one table: the methods on one kind of problems."""
-    cells = [["method", "products", "mean F - F*", "proved", "improves", "mean t<=T", "worse"]]
-    for row, measured in zip(rows, measures, strict=True):
-        cells.append([f"{row.method} (learned)" if row.learned else row.method, *_cells(measured)])
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, all but its first column to the right."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
 
