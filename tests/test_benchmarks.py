@@ -40,7 +40,7 @@ def folder() -> Iterator[None]:
     sys.modules.update(before)
 
 
-DEAR = ("memory", "feed_forward", "deconvolution")
+DEAR = ("memory", "feed_forward", "deconvolution", "estimators")
 """Benchmarks that take seconds even at their smoke size: left to the slow tests."""
 
 

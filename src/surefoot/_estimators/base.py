@@ -22,7 +22,7 @@ from .._core.losses import Loss
 from .._core.refusals import NotCertifiable
 from .._core.run import Run
 from .._core.status import RunStatus
-from .._core.validate import as_tensor
+from .._core.validate import as_tensor, nonnegative, positive_integer
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,6 +48,8 @@ class CertifiedEstimator(BaseEstimator):
     audit_: Audit
     n_iter_: int
     n_features_in_: int
+    tol: float
+    max_iter: int
     random_state: Any
     require_certificate: bool
 
@@ -68,9 +70,17 @@ class CertifiedEstimator(BaseEstimator):
         check_is_fitted(self)
         return self.run_.save(directory)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit has ended; what the data was may be known before."""
+        return hasattr(self, "run_")
+
     def _seed(self) -> int:
         """For the initial weights."""
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _limits(self) -> tuple[float, int]:
+        """``tol`` and ``max_iter``; ``TypeError`` or ``ValueError`` where they cannot be."""
+        return nonnegative("tol", self.tol), positive_integer("max_iter", self.max_iter)
 
     def _rows(self, X: Any) -> Array:
         """X (N, n) of a prediction, float64; ``NotFittedError`` before a fit, ``ValueError`` where it does not fit that."""

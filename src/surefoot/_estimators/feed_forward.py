@@ -72,7 +72,8 @@ class _FeedForward(CertifiedEstimator):
 
     def _outputs(self, X: Any) -> Array:
         """Of the network, (N, m)."""
-        return outputs(self.network_, np.asarray(self.scaler_.transform(self._rows(X))))
+        rows = self._rows(X)
+        return outputs(self.network_, np.asarray(self.scaler_.transform(rows)))
 
 
 class FeedForwardRegressor(MultiOutputMixin, RegressorMixin, _FeedForward):
@@ -131,7 +132,8 @@ class FeedForwardRegressor(MultiOutputMixin, RegressorMixin, _FeedForward):
 
     def predict(self, X: Any) -> Array:
         """Float64 (N,) or (N, m), as y was, at X (N, n)."""
-        found = np.asarray(self.target_scaler_.inverse_transform(self._outputs(X)))
+        scaled = self._outputs(X)
+        found = np.asarray(self.target_scaler_.inverse_transform(scaled))
         return found[:, 0] if self._flat else found
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from .._core.descent import certify
 from .._core.losses import SquaredLoss
 from .._core.refusals import NotCertifiable
+from .._core.validate import positive_integer
 from .._data.parallel_rows import MergedRows, merge_rows
 from .._implicit.network import ImplicitReLU
 from .base import Array, CertifiedEstimator, classes, decided, indicators, outputs
@@ -98,15 +99,16 @@ class ImplicitClassifier(ClassifierMixin, CertifiedEstimator):
 
     def _train(self, X: Array, Y: Array) -> None:
         """On unit rows X (N, n + 1) and targets Y (N, m)."""
+        limits = self._limits()
         self.intercept_ = Y.mean(axis=0)
         merged = merge_rows(X, Y - self.intercept_)
         net, loss = self._network(merged), SquaredLoss(merged.X, merged.Y)
-        self._descend(net, loss, certify(net, loss), self.tol, self.max_iter)
+        self._descend(net, loss, certify(net, loss), *limits)
 
     def _network(self, merged: MergedRows) -> ImplicitReLU:
         """With its initial weights: at a scale that is certified, or those of the paper, where there is none."""
         (N, n), m = merged.X.shape, merged.Y.shape[1]
-        width = max(2 * N, n) if self.width is None else self.width
+        width = max(2 * N, n) if self.width is None else positive_integer("width", self.width)
         seed = self._seed()
         try:
             return ImplicitReLU.certifiable(merged.X, merged.Y, width, seed=seed)
@@ -122,7 +124,8 @@ class ImplicitClassifier(ClassifierMixin, CertifiedEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Float64 (N,), positive for the second of two classes, or (N, C), largest for the class that is predicted."""
-        found = outputs(self.network_, self._inputs(self._rows(X))) + self.intercept_
+        rows = self._rows(X)
+        found = outputs(self.network_, self._inputs(rows)) + self.intercept_
         return found[:, 0] if len(self.classes_) == 2 else found
 
     def predict(self, X: Any) -> Array:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._core.descent import certify
 from .._core.losses import SquaredLoss
-from .._core.validate import unknown
+from .._core.validate import nonnegative, unknown
 from .._two_layer.network import TwoLayerLinear
 from .base import Array, CertifiedEstimator, classes, decided, indicators, outputs
 
@@ -47,10 +47,11 @@ class _TwoLayer(CertifiedEstimator):
 
     def _train(self, X: Array, Y: Array, sample_weight: Any) -> None:
         """Train on rows X (N, n) and targets Y (N, m)."""
+        limits, alpha = self._limits(), nonnegative("alpha", self.alpha)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        loss = SquaredLoss(X, Y, l2=self.alpha, intercept=self.fit_intercept, sample_weight=weights)
+        loss = SquaredLoss(X, Y, l2=alpha, intercept=self.fit_intercept, sample_weight=weights)
         net = self._network(loss)
-        self._descend(net, loss, certify(net, loss), self.tol, self.max_iter)
+        self._descend(net, loss, certify(net, loss), *limits)
         W = net.end_to_end().detach()
         self.coef_, self.intercept_ = W.T.numpy().copy(), loss.intercept(W).numpy()
 
@@ -66,7 +67,8 @@ class _TwoLayer(CertifiedEstimator):
 
     def _outputs(self, X: Any) -> Array:
         """Of the network with the intercept, (N, m)."""
-        return outputs(self.network_, self._rows(X)) + self.intercept_
+        rows = self._rows(X)
+        return outputs(self.network_, rows) + self.intercept_
 
 
 class TwoLayerRegressor(MultiOutputMixin, RegressorMixin, _TwoLayer):
