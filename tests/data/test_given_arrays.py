@@ -65,3 +65,6 @@ def test_a_data_set_of_arrays_says_what_takes_them() -> None:
     X: Any = torch.zeros(2, 1, dtype=torch.float64)
     with pytest.raises(DataError, match=r"Y is ndarray, no tensor; sf.data.from_arrays\(X, y\) takes arrays"):
         Data(X, np.zeros((2, 1)))  # type: ignore[arg-type]
+    for wrong in (np.zeros((2, 1)), [[0.0], [1.0]]):
+        with pytest.raises(DataError, match=r"X is (ndarray|list), no tensor; sf.data.from_arrays"):
+            Data(wrong)  # type: ignore[arg-type]
