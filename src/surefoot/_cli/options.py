@@ -148,7 +148,9 @@ class Source:
             help_behavior_hint="(default: whichever of tab, semicolon and comma fits)",
         ),
     ] = None
-    decimal: Annotated[Literal[".", ","], arg(help="The decimal sign of a CSV table.")] = "."
+    decimal: Annotated[
+        Literal[".", ","], arg(metavar="SIGN", help="The decimal sign of a CSV table, a point or a comma.")
+    ] = "."
     categories: Annotated[
         Literal["error", "one-hot"],
         arg(
