@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what type checkers and the documentation see of the table b
     )
     from ._core.audit import Audit, AuditLine
     from ._core.certificate import Certificate, CertificateStatus, Condition
+    from ._core.comparing import compare_runs
     from ._core.completion import MatrixCompletion
     from ._core.descent import certify, descend
     from ._core.io import RunDirectoryError
@@ -64,6 +65,7 @@ __all__ = [
     "audit",
     "callbacks",
     "certify",
+    "compare_runs",
     "data",
     "deconvolution",
     "descend",
@@ -85,6 +87,7 @@ __all__ = [
 _NAMES = {
     "_core.audit": ("Audit", "AuditLine"),
     "_core.certificate": ("Certificate", "CertificateStatus", "Condition"),
+    "_core.comparing": ("compare_runs",),
     "_core.completion": ("MatrixCompletion",),
     "_core.descent": ("certify", "descend"),
     "_core.io": ("RunDirectoryError",),

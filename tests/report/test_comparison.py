@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -144,3 +145,12 @@ def test_what_is_no_run(tmp_path: Path) -> None:
 
 def test_one_run_twice_is_one_row(several: Path) -> None:
     assert [entry.name for entry in entries([several / "runs", several / "runs" / "fast"])] == ["fast", "slow"]
+
+
+def test_from_python(several: Path, tmp_path: Path) -> None:
+    fast = sf.Run.load(several / "runs" / "fast")
+    page = sf.compare_runs([fast, str(several / "runs" / "slow")], tmp_path / "page.html")
+    assert page == tmp_path / "page.html"
+    assert [row.split()[0] for row in rows_of(page.read_text())] == ["1", "2"]
+    with pytest.raises(sf.RunDirectoryError, match="in memory only; write it first"):
+        sf.compare_runs([dataclasses.replace(fast, directory=None)], page)
