@@ -183,6 +183,7 @@ SCREENS = """
   th button::after { content: none; }
   h2 { break-after: avoid; } figure, tr, .verdict, .keys div { break-inside: avoid; }
   figure svg { min-width: 0; max-width: 15cm; } .wide { overflow: visible; background: none; }
+  summary { list-style: none; color: inherit; }
   details::details-content { content-visibility: visible; height: auto; }
 }
 """
