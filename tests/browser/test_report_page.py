@@ -50,7 +50,7 @@ def test_what_slips_into_a_page_neither_runs_nor_fetches(open_page, tmp_path: Pa
         <img src="https://example.org/1.png"><link rel="stylesheet" href="https://example.org/2.css">
         <a href="javascript:document.title = 'run'">here</a>"""
     path = tmp_path / "page.html"
-    path.write_text(document("<b>A & B</b>", section("One", Markup(slipped)), "foot"))
+    path.write_text(document("<b>A & B</b>", [section("One", Markup(slipped))], "foot"))
     shown = open_page(path)
     shown.page.get_by_text("here").press("Enter")
     assert shown.page.title() == "<b>A & B</b>"

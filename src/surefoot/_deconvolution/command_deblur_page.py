@@ -72,7 +72,7 @@ def page(source: str, deblurred: Deblurred, excerpt: Excerpt) -> str:
         _theorem(deblurred.certificates),
     ]
     foot = f"surefoot {version('surefoot')}. No number here says how near the picture is to the sharp scene."
-    return document(title, "\n".join(part for part in parts if part), foot, STYLE)
+    return document(title, parts, foot, STYLE)
 
 
 def _pictures(excerpt: Excerpt) -> Markup:

@@ -12,7 +12,6 @@ from surefoot_check.holdout.statement import HYPOTHESES, percent, percent_below
 from surefoot_check.holdout.verify import ORDER_LEVEL
 from surefoot_check.text import counted
 
-from .._core.io import write_atomic
 from .._report.canvas import rendered
 from .._report.checking import checking
 from .._report.document import document, foot
@@ -33,7 +32,7 @@ from .._report.markup import (
     verdict_box,
 )
 from .._report.wording import count, number
-from .._report.write import REPORT
+from .._report.write import put
 from .certificate import HoldoutCertificate
 from .plot import draw
 from .report_context import Context
@@ -70,8 +69,6 @@ def write(directory: Path) -> Path:
         "Share of problems solved by iteration",
         record.statement,
     )
-    (directory / "plots").mkdir(exist_ok=True)
-    write_atomic(directory / "plots" / "curve.png", png)
     parts = [
         _verdict(record),
         named("Problems", context.data) if context.data else "",
@@ -83,8 +80,7 @@ def write(directory: Path) -> Path:
     ]
     said = foot(__version__, "Shares that are claimed are rounded down.")
     title = f"Holdout report: {record.solver}, {record.kind.removesuffix('-batch').replace('-', ' ')}"
-    write_atomic(directory / REPORT, document(title, "\n".join(part for part in parts if part), said).encode())
-    return directory / REPORT
+    return put(directory, document(title, parts, said), {"curve": png})
 
 
 def _verdict(record: Record) -> Markup:

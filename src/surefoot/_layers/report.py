@@ -15,7 +15,7 @@ from surefoot_check.statement import SLACK
 from surefoot_check.step_sizes.layers.files import Stored, read
 from surefoot_check.text import counted
 
-from .._core.io import RunDirectoryError, write_atomic
+from .._core.io import RunDirectoryError
 from .._problems import Problems
 from .._report.canvas import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
 from .._report.checking import checking
@@ -37,7 +37,7 @@ from .._report.markup import (
     verdict_box,
 )
 from .._report.wording import count, number
-from .._report.write import REPORT
+from .._report.write import put
 from .._step_sizes.command_comparison import TABLE
 from .._step_sizes.system import KINDS
 from .network import LayeredSteps
@@ -84,8 +84,6 @@ def write(directory: Path) -> Path:
         f"{_share(max(_relative_gaps(stored)))} of what it lowers."
     )
     png, svg = rendered("layers", lambda: draw(stored, courses), "Training objective by layer", said)
-    (directory / "plots").mkdir(exist_ok=True)
-    write_atomic(directory / "plots" / "layers.png", png)
     kind = stored.batch.kind.removesuffix("-batch").replace("-", " ")
     data = f"{counted(stored.batch.count, 'problem')} of {kind}, {stored.batch.rows}x{stored.batch.columns}"
     parts = [
@@ -99,8 +97,7 @@ def write(directory: Path) -> Path:
     ]
     said = foot(__version__, "Objectives are sums over the training problems, and bounds.")
     title = f"Layers report: {kind}, {counted(stored.depth, 'layer')}"
-    write_atomic(directory / REPORT, document(title, "\n".join(filter(None, parts)), said).encode())
-    return directory / REPORT
+    return put(directory, document(title, filter(None, parts), said), {"layers": png})
 
 
 def _courses(stored: Stored) -> dict[str, list[float]]:

@@ -72,7 +72,7 @@ def write_comparison(
     title = f"Comparison of {counted(sum(entry.run is not None for entry in found), 'run')}"
     said = Markup(f"The check was run when this page was written; {code('surefoot check DIR')} repeats it.")
     below = foot(__version__, said)
-    write_atomic(path, document(title, "\n".join(part for part in parts if part), below).encode())
+    write_atomic(path, document(title, parts, below).encode())
     return path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from html import unescape
@@ -16,16 +17,16 @@ EXACT = "Numbers are rounded for reading; {} holds them exactly."
 """The last sentence of a foot, about the file that the page was made of."""
 
 
-def document(title: str, body: str, foot: str, style: str = "") -> str:
+def document(title: str, parts: Iterable[str], foot: str, style: str = "") -> str:
     """One HTML document that needs nothing else, and is forbidden to fetch anything.
 
     Args:
         title: of the page and its only h1.
-        body: markup; its headings h2 with an id, as ``section`` makes them, are the contents.
+        parts: markup, empty where there is nothing to say; headings h2 with an id, as ``section`` makes them, are the contents.
         foot: text or markup.
         style: rules of this page beside those of all.
     """
-    said = text(title)
+    said, body = text(title), "\n".join(part for part in parts if part)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'

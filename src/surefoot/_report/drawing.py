@@ -231,10 +231,10 @@ def _legend(labels: Sequence[str], svg: str) -> str:
 
 
 def _sample(key: int, svg: str) -> str:
-    drawn = "".join(re.findall(rf' data-curve="{key}">(.*?)(?= data-(?:mark|tick|panel)|$)', svg, re.DOTALL)[:1])
-    line = re.search(r'<path [^>]*clip-path[^>]* style="([^"]*)"', drawn)
+    drawn = "".join(re.findall(rf' data-curve="{key}">(.*?)(?= data-(?:mark|tick|panel)|$)', svg, re.DOTALL))
+    lines = dict.fromkeys(re.findall(r'<path [^>]*clip-path[^>]* style="([^"]*)"', drawn))
     marker = re.search(r'<use [^>]*style="([^"]*)"', drawn)
-    return (f'<path d="M0 6H36" style="{line[1]}"/>' if line else "") + (
+    return "".join(f'<path d="M0 6H36" style="{style}"/>' for style in lines) + (
         f'<circle cx="18" cy="6" r="3" style="{marker[1]}"/>' if marker else ""
     )
 

@@ -87,7 +87,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         _check(facts),
     ]
     gap = f"Gap: {facts.words.gap} ({number(run.certificate.optimal_value, 6)})."
-    return document(title, "\n".join(part for part in parts if part), foot(version, gap))
+    return document(title, parts, foot(version, gap))
 
 
 def _subject(facts: Facts) -> Markup:

@@ -30,8 +30,8 @@ def write(directory: str | Path, data: str | Path | None = None) -> Path:
     """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory;
     the plots of the system's own part too, where it has one. No ``steps.png`` of a method that has steps of its own.
 
-    The page stands alone: drawings and style are inside, nothing is fetched, no script runs. It can be written of a run
-    that goes on, was interrupted or diverged. Files are replaced whole.
+    The page stands alone: drawings and style are inside, nothing is fetched, and it can be read without its script. It can be
+    written of a run that goes on, was interrupted or diverged. Files are replaced whole.
 
     Args:
         directory: what ``descend(directory=...)`` or ``Run.save`` wrote.
@@ -49,15 +49,20 @@ def write(directory: str | Path, data: str | Path | None = None) -> Path:
 
     path = Path(directory)
     facts = Facts.of(Run.load(path, data))
-    (path / "plots").mkdir(exist_ok=True)
     drawn = {"gap": plots.gap(facts), "conditions": plots.conditions(facts)}
     if not facts.stepless:
         drawn["steps"] = plots.steps(facts)
     module = system_named(facts.run.certificate.system).report
     own: Part | None = None if module is None else import_module(module).part(facts)
     pictures = {name: png for name, (png, _) in drawn.items()} | ({} if own is None else dict(own.plots))
-    for name, png in pictures.items():
-        write_atomic(path / "plots" / f"{name}.png", png)
     drawings = {name: svg for name, (_, svg) in drawn.items()}
-    write_atomic(path / REPORT, page(facts, drawings, __version__, "" if own is None else own.section).encode())
-    return path / REPORT
+    return put(path, page(facts, drawings, __version__, "" if own is None else own.section), pictures)
+
+
+def put(directory: Path, page: str, pictures: Mapping[str, bytes]) -> Path:
+    """Write a page as ``report.html`` and its plots, PNG by name, under ``plots``; the path of the page."""
+    (directory / "plots").mkdir(exist_ok=True)
+    for name, png in pictures.items():
+        write_atomic(directory / "plots" / f"{name}.png", png)
+    write_atomic(directory / REPORT, page.encode())
+    return directory / REPORT
