@@ -15,7 +15,7 @@ import torch
 
 import surefoot as sf
 
-MODULES = ("surefoot.data", "surefoot.optim")
+MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.optim")
 """Public modules; every function and class that they export has an example."""
 
 RESULTS: frozenset[str] = frozenset({"StiefelResult", "StiefelTrace"})

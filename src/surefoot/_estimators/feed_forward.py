@@ -105,7 +105,7 @@ class FeedForwardRegressor(MultiOutputMixin, RegressorMixin, _FeedForward):
     Example:
         >>> from sklearn.datasets import load_diabetes
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = FeedForwardRegressor((4,), random_state=0).fit(X, y)
+        >>> model = sf.estimators.FeedForwardRegressor((2,), random_state=0).fit(X[::5], y[::5])
         >>> model.certificate_.holds, model.certificate_.radius < 1e-9
         (True, True)
     """
@@ -150,7 +150,7 @@ class FeedForwardClassifier(ClassifierMixin, _FeedForward):
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> model = FeedForwardClassifier((4,), random_state=0).fit(X, y)
+        >>> model = sf.estimators.FeedForwardClassifier((4,), random_state=0).fit(X[::5], y[::5])
         >>> model.certificate_.holds, model.score(X, y) > 0.95, model.predict_proba(X).shape
         (True, True, (150, 3))
     """

@@ -55,7 +55,7 @@ class ImplicitClassifier(ClassifierMixin, CertifiedEstimator):
     Example:
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
-        >>> model = ImplicitClassifier(random_state=0).fit(X[::3], y[::3])
+        >>> model = sf.estimators.ImplicitClassifier(random_state=0).fit(X[::3], y[::3])
         >>> model.certificate_.holds, model.score(X, y) > 0.9
         (True, True)
     """

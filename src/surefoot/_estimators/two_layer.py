@@ -105,7 +105,7 @@ class TwoLayerRegressor(MultiOutputMixin, RegressorMixin, _TwoLayer):
         >>> from sklearn.datasets import load_diabetes
         >>> from sklearn.linear_model import LinearRegression
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = TwoLayerRegressor(random_state=0).fit(X, y)
+        >>> model = sf.estimators.TwoLayerRegressor(random_state=0).fit(X, y)
         >>> model.certificate_.holds, model.n_iter_ <= model.certificate_.iterations_to(1e-10) < 200
         (True, True)
         >>> round(model.score(X, y), 4) == round(LinearRegression().fit(X, y).score(X, y), 4)
@@ -154,7 +154,7 @@ class TwoLayerClassifier(ClassifierMixin, _TwoLayer):
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> model = TwoLayerClassifier(alpha=1.0, random_state=0).fit(X, y)
+        >>> model = sf.estimators.TwoLayerClassifier(alpha=1.0, random_state=0).fit(X, y)
         >>> model.certificate_.holds, model.audit_.holds, round(model.score(X, y), 2)
         (True, True, 0.85)
     """
