@@ -240,6 +240,7 @@ DOCUMENTS = [
             "index",
             "quickstart",
             "data",
+            "daily",
             "microscopy",
             "trained",
             "estimators",
