@@ -142,6 +142,18 @@ def test_networks_and_rules_say_their_settings() -> None:
     assert repr(blur) == "ValidBlur(kernel 3x3, 6x7 -> 4x5)"
 
 
+def test_what_follows_a_loop_of_ones_own_says_how_far_it_is() -> None:
+    X = torch.eye(2, dtype=torch.float64)
+    loss, model = sf.SquaredLoss(X, X), torch.nn.Sequential(torch.nn.Linear(2, 2)).double()
+    trace, watch = sf.Trace(loss), sf.watch(model, loss, every=2, report=None)
+    assert repr(trace) == "<Trace of SquaredLoss(X 2x2, Y 2x2): 0 rows>"
+    assert repr(watch) == "<Watch by feed-forward/local: not certified yet, 0 iterations>"
+    trace.record(sf.nn.TwoLayerLinear.gaussian(2, 2, 8, seed=0), 1e-3)
+    assert ": 1 row, gap " in repr(trace)
+    watch.look()
+    assert f", margin {watch.margin:.3g}>" in repr(watch)
+
+
 class Cells(HTMLParser):
     """The texts of a fragment of HTML, and whether its tags match."""
 

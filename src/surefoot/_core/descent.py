@@ -144,7 +144,7 @@ def descend(
         directory: write the run there as it goes; must not exist or be empty, unless ``resume``.
         resume: continue the run in ``directory`` from its newest checkpoint, with the same result as an uninterrupted run.
             ``net`` must hold the initial weights again.
-        progress: a progress line on a terminal.
+        progress: a progress line on a terminal or in a notebook.
         callbacks: told of every iterate as it comes, and able to stop the run: see ``sf.callbacks``.
         config: settings to keep in config.json.
 

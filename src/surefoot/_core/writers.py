@@ -28,9 +28,9 @@ class CSVWriter(Callback):
     Args:
         path: of the file. Where a run starts it must not exist; one that is resumed goes on in it.
 
-    Raises (when a run starts):
-        FileExistsError: the file exists, and the run is no resumed one.
-        ValueError: it is resumed, and the file is no table with a column ``iteration``.
+    Raises:
+        FileExistsError: when a run starts that is no resumed one, and the file exists.
+        ValueError: when a run is resumed, and the file is no table with a column ``iteration``.
         OSError: it cannot be written.
     """
 

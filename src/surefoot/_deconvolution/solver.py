@@ -141,7 +141,7 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
             start: where to start; by default ``self.start(problem)``.
             settled: asked after every iteration, with its number and its latent image; where it says so, the solver stops with
                 the status ``settled``. ``Settling(blur)`` projects how much the image will still change.
-            progress: a progress line on a terminal.
+            progress: a progress line on a terminal or in a notebook.
 
         Raises:
             TypeError, ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.

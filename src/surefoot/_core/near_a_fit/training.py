@@ -61,7 +61,7 @@ def fit(
         rate: its learning rate.
         steps: limit on the steps.
         every: steps after which the weights are looked at.
-        progress: a progress line on a terminal.
+        progress: a progress line on a terminal or in a notebook.
 
     Returns:
         What watched it, with a look at the end.

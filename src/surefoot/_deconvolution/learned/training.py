@@ -81,7 +81,7 @@ def train(
         seed: of the batches.
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, with the same batches as if the run had not been cut off.
-        progress: a progress line on a terminal.
+        progress: a progress line on a terminal or in a notebook.
         callbacks: told of every step at which the loss is measured, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
