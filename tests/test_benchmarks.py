@@ -116,6 +116,29 @@ def test_deblurring_gives_the_psnr_of_the_page(
         assert measured == pytest.approx(quoted, abs=0.05), names
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_estimators_have_the_scores_and_the_guarantees_of_the_guide(tmp_path: Path) -> None:
+    """Those of networks whose training depends on rounding to a fiftieth."""
+    file = tmp_path / "found.json"
+    importlib.import_module("estimators").main(["--json", str(file)])
+    found: dict[tuple[str, str, int], list[Any]] = {}
+    for table in strictly(file.read_text())["tables"]:
+        name = table["title"].partition(",")[0]
+        found |= {(name, row[1], row[2]): row for row in table["rows"]}
+    data, compared = "", 0
+    for name, estimator, rows, score, _, _, steps in rows_of_the_page("Measured", "estimators", "##"):
+        if not rows.isdecimal():
+            continue
+        data = name or data
+        row = found[data, estimator.strip("`"), int(rows)]
+        assert row[3] == pytest.approx(float(score), abs=0.02), row
+        if "," in steps:
+            assert row[7] == pytest.approx(int(steps.partition(",")[0]), rel=0.05), row
+        compared += 1
+    assert compared >= 11
+
+
 RESOLVED = 1e-25
 """Relative gaps below this are rounding."""
 CHAOTIC = {"learned": 0.5, "subgame-perfect": 0.5}
