@@ -17,11 +17,11 @@ from surefoot.estimators import (
 )
 
 ESTIMATORS = (
-    (TwoLayerRegressor(), 4),
-    (TwoLayerClassifier(), 6),
-    (ImplicitClassifier(tol=0.2), 12),
-    (FeedForwardClassifier((4,), max_iter=60), 15),
-    (FeedForwardRegressor((4,), max_iter=60), 15),
+    (TwoLayerRegressor(), 8),
+    (TwoLayerClassifier(), 12),
+    (ImplicitClassifier(tol=0.2), 24),
+    (FeedForwardClassifier((4,), max_iter=60), 24),
+    (FeedForwardRegressor((4,), max_iter=60), 24),
 )
 """With the settings that are asked about, and one in how many of the checks is fast."""
 OPTIONAL = "check_array_api_input"

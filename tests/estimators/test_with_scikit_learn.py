@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_network_and_leaves_the_global_one_alone() 
     import torch
 
     state = torch.get_rng_state()
-    first, second, third = (FeedForwardClassifier((2,), random_state=seed).fit(X, Y) for seed in (0, 0, 1))
+    first, second, third = (FeedForwardClassifier((1,), random_state=seed).fit(X[::3], Y[::3]) for seed in (0, 0, 1))
     assert (first.predict_proba(X) == second.predict_proba(X)).all()
     assert not (first.predict_proba(X) == third.predict_proba(X)).all()
     assert torch.equal(torch.get_rng_state(), state)
