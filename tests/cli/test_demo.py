@@ -129,6 +129,12 @@ def test_interrupted(run, of_stops, tmp_path: Path, number: int, code: int) -> N
     assert not (tmp_path / "demo" / "never").exists()
 
 
+def test_interrupted_at_once(run, of_stops, tmp_path: Path) -> None:
+    of_stops(stop("long", KeyboardInterrupt()))
+    outcome = run("demo", "--out", tmp_path / "demo", "--json")
+    assert (outcome.code, outcome.json["stops"], outcome.json["passed"]) == (130, [], False)
+
+
 def test_unknown_stop(run, of_stops, tmp_path: Path) -> None:
     of_stops(stop("first"))
     outcome = run("demo", "frist", "--out", tmp_path / "demo")

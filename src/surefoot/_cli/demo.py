@@ -22,7 +22,7 @@ from .._report.comparison import INDEX, write_comparison
 from .errors import Exit
 from .options import Json
 from .screen import Screen, print_json
-from .tour import Stop, Visit
+from .tour import NOTHING, Stop, Visit
 
 DEFAULT = "surefoot-demo"
 ELSEWHERE = "choose another directory with --out"
@@ -100,8 +100,11 @@ def run_demo(options: Demo) -> int:
             code = Exit.CTRL_C if isinstance(stopped, KeyboardInterrupt) else Exit(int(stopped.code or 0))
             print(f"surefoot: interrupted at stop {place} of {len(chosen)}, {stop.name}", file=sys.stderr)
             break
-    page = write_comparison([directory], directory / INDEX, {directory / it.stop.name: it.visit.check for it in seen})
-    _conclude(screen, seen, directory, page, time.monotonic() - begun)
+    if seen:
+        places = [directory / it.stop.name for it in seen]
+        known = {place: it.visit.check for place, it in zip(places, seen, strict=True) if it.visit.check != NOTHING}
+        page = write_comparison(places, directory / INDEX, known)
+        _conclude(screen, seen, directory, page, time.monotonic() - begun)
     passed = code is Exit.YES and all(it.visit.passed for it in seen)
     if options.json:
         print_json({"directory": str(directory), "passed": passed, "stops": [it.record(directory) for it in seen]})
@@ -156,8 +159,6 @@ def _seen(screen: Screen, stop: Stop, where: str, directory: Path, whole: bool) 
 
 def _conclude(screen: Screen, seen: Sequence[Seen], directory: Path, page: Path, seconds: float) -> None:
     """The table of all, and what to do next."""
-    if not seen:
-        return
     screen.heading("Summary", f"everything is in {directory}; this took {seconds:.0f} s")
     rows = [
         (it.stop.name, it.visit.guaranteed, it.visit.happened, it.visit.audit, it.visit.check, f"{it.seconds:.1f}")

@@ -151,7 +151,7 @@ def _audit(entry: Entry) -> Cell:
 def _plots(found: Sequence[Entry]) -> list[Markup]:
     """Gaps of objectives on one set of axes; those that mean something else apart."""
     numbered = [(place, entry) for place, entry in enumerate(found, 1) if entry.gaps]
-    kinds = list(dict.fromkeys(entry.apart for _, entry in numbered))
+    kinds = sorted({entry.apart for _, entry in numbered})
     drawn = []
     for index, kind in enumerate(kinds):
         of_it = [(place, entry) for place, entry in numbered if entry.apart == kind]
@@ -186,19 +186,19 @@ def _figure(of_it: Sequence[tuple[int, Entry]]) -> Figure:
     far = max(ends) > FAR * min(lengths)
     shift = 1 if far else 0
     lowest = min((gap for _, entry in of_it for gap in entry.gaps if gap > 0.0), default=1.0)
-    for (place, entry), end in zip(of_it, ends, strict=True):
-        colour, marker = COLOURS[place % len(COLOURS) - 1], MARKERS[place % len(MARKERS) - 1]
-        times = _times(end, far)
-        bounds = [max(entry.bound(t), LOWEST) for t in times]
+    for index, ((place, entry), end) in enumerate(zip(of_it, ends, strict=True)):
+        colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
         label = f"{place}  {visible(entry.name, 60)}"
-        line = {"color": colour, "linewidth": 1.2, "linestyle": DASHES[1], "gid": label}  # hidden with its run
-        axes.plot([t + shift for t in times], bounds, **line)
         values = [gap if 0.0 < gap < math.inf else math.nan for gap in entry.gaps]
-        marks = _times(len(values) - 1, far)[:: max(1, len(_times(len(values) - 1, far)) // 8)]
+        taken = _times(len(values) - 1, far)
         axes.plot(
             [t + shift for t in range(len(values))], values, color=colour, linewidth=2.2, marker=marker, markersize=5,
-            markevery=marks, label=label,
+            markevery=taken[:: max(1, len(taken) // 8)], label=label, zorder=3,
         )  # fmt: skip
+        times = _times(end, far)
+        bounds = [max(entry.bound(t), LOWEST) for t in times]
+        line = {"color": colour, "linewidth": 1.2, "linestyle": DASHES[1], "gid": label}  # hidden with its run
+        axes.plot([t + shift for t in times], bounds, **line)
     axes.set_title("Relative gap, and the guaranteed bound dashed")
     axes.set_ylabel("gap / first gap")
     axes.set_xlabel("iteration + 1" if far else "iteration")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,12 +111,12 @@ MEASURED = {"evaluation", "format", "resolution", "reduced", "advice", "rule_cer
 
 
 def entries(directories: Sequence[str | Path]) -> list[Entry]:
-    """What is in these directories and below them, in the order of their names.
+    """What is in these directories and below them, in the order of their names, which are relative to what all are in.
 
     Raises:
         RunDirectoryError: one of them is none, or has nothing to compare in it; a run is damaged or of another version.
     """
-    found: dict[Path, Entry] = {}
+    found: dict[Path, Path] = {}
     for given in map(Path, directories):
         if not given.is_dir():
             raise RunDirectoryError(f"{given} is not a directory; pass directories of runs, or one that holds several")
@@ -123,10 +124,9 @@ def entries(directories: Sequence[str | Path]) -> list[Entry]:
         if not inside:
             raise RunDirectoryError(f"{given} holds no run, and none below it; pass directories of runs")
         for directory in inside:
-            single = len(directories) > 1 and directory == given
-            name = str(directory if single else directory.relative_to(given)) if directory != given else directory.name
-            found.setdefault(directory.resolve(), _entry(directory, name))
-    return list(found.values())
+            found.setdefault(directory.resolve(), directory)
+    shared = os.path.commonpath([path.parent for path in found])
+    return [_entry(directory, path.relative_to(shared).as_posix()) for path, directory in found.items()]
 
 
 def several(directory: Path) -> bool:
