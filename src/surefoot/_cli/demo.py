@@ -148,8 +148,6 @@ def _seen(screen: Screen, stop: Stop, where: str, directory: Path, whole: bool) 
     screen.heading(stop.title, f"{stop.name}, {where}")
     screen.say(f"  {stop.why}")
     visit = stop.visit(directory / stop.name, screen if whole else Screen(silent=True))
-    if whole:
-        screen.heading("In short")
     lines = {"guaranteed": visit.guaranteed, "happened": visit.happened}
     lines["audit, check"] = f"{visit.audit}, {visit.check}"
     screen.pairs(lines)
@@ -165,9 +163,10 @@ def _conclude(screen: Screen, seen: Sequence[Seen], directory: Path, page: Path,
         for it in seen
     ]
     screen.table(("stop", "guaranteed", "happened", "audit", "check", "seconds"), rows, numeric=(5,))
-    first = shlex.quote(str(directory / seen[0].stop.name))
-    following = {f"surefoot check {first}": "the independent check of the first, line by line"}
+    following: dict[str, str] = {}
     if seen[0].stop.first:
+        first = shlex.quote(str(directory / seen[0].stop.name))
+        following[f"surefoot check {first}"] = "the independent check of the first, line by line"
         following[f"surefoot train {seen[0].stop.name} --data table.csv --out DIR"] = "the first on your own data"
     following["surefoot list"] = "theorems, step rules, data sets, experiments"
     screen.following(f"open {shlex.quote(str(page))}", following)

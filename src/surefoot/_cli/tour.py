@@ -94,6 +94,7 @@ def _descended(options: Training, screen: Screen) -> Visit:
         interrupted(Exit.of_signal(run.stopped_by))
     report = surefoot_check.check(options.out)
     _show_check(screen, report)
+    screen.heading("In short")
     accuracy = trained.scores.get("test_accuracy")
     scored = "" if accuracy is None else f"; accuracy {number(accuracy, 3)} on unseen rows"
     bound = run.guaranteed_iterations(options.tolerance)
