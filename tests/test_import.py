@@ -116,6 +116,24 @@ def test_whatever_reads_the_list_of_systems_first_finds_all_of_them() -> None:
     assert run(FIRST_READS).split() == [system.name for system in SYSTEMS]
 
 
+LIGHT = """
+import sys
+from surefoot import cli
+from surefoot.commands import COMMANDS
+
+HEAVY = {"torch", "scipy", "numpy", "surefoot_check"}
+for name, command in {"": None, **COMMANDS}.items():
+    assert cli.main([*name.split(), "--help"]) == 0 and not HEAVY & set(sys.modules), name
+for slip in (["--version"], [], ["trian"], ["train", "two-layr"], ["train", "two-layer", "--widht", "3"], ["check", "--levle"]):
+    assert cli.main(slip) == (0 if slip == ["--version"] else 2) and not HEAVY & set(sys.modules), slip
+assert cli.main(["check", "no such directory"]) == 2 and "torch" not in sys.modules
+"""
+
+
+def test_help_and_slips_load_neither_torch_nor_the_checker_and_checking_no_torch() -> None:
+    assert "surefoot train two-layer" in run(LIGHT)
+
+
 @pytest.mark.parametrize("module", ["surefoot_check", "surefoot_check.__main__"])
 def test_import_checker_loads_neither_torch_nor_surefoot(module: str) -> None:
     (loaded,) = loaded_by(f"import {module}")

@@ -18,7 +18,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Command("Start here: a tour of what there is, on bundled data.", "surefoot._cli.demo:Demo"),
+    "demo": Command("Start here: a tour of what there is, on bundled data.", "surefoot._cli.inspection:Demo"),
     "certify": Command("Evaluate a convergence theorem on your data, before training."),
     "certify two-layer": Command("two-layer linear network", "surefoot._two_layer.command:Certify"),
     "certify linear-resnet": Command("deep linear residual network", "surefoot._linear_resnet.command:Certify"),
@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "deblur": Command("Sharpen photographs whose blur is known.", "surefoot._deconvolution.command_deblur:Deblur"),
     "reproduce": Command("Reproduce a figure or table of a paper.", "surefoot._cli.inspection:Reproduce"),
-    "list": Command("List systems, theorems, step rules, data sets, experiments.", "surefoot._cli.listing:List"),
+    "list": Command("List systems, theorems, step rules, data sets, experiments.", "surefoot._cli.inspection:List"),
     "completion": Command("Print a script that completes commands by Tab.", "surefoot._cli.completion:Completion"),
 }
 """By name; those of ``certify`` and ``train`` have two words."""

@@ -1,6 +1,8 @@
 """Learned solvers: batches of problems, training of step sizes and of LISTA, a learned LASSO solver, and the baselines."""
 
-from ._holdout import HoldoutCertificate, ShiftTest, certify_holdout, problems_needed
+from ._holdout.certificate import HoldoutCertificate
+from ._holdout.certify import certify_holdout, problems_needed
+from ._holdout.shift import ShiftTest
 from ._lasso.analytic_weights import AnalyticWeights, analytic_weights
 from ._lasso.learned_solver import LassoSolution, LassoSolver
 from ._lasso.lista_training import train_lista

@@ -364,6 +364,20 @@ def test_nearly_collinear_columns_are_said_to_be_so(run, tmp_path: Path) -> None
     assert "nearly collinear" not in run(*data, "--inputs", "whiten").out
 
 
+def test_lists_of_numbers_are_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    record = {
+        "counts": [1, -2, 3],
+        "rates": [0.5, math.inf, 1e-300],
+        "none": [],
+        "texts": ["[\n 1,\n 2\n]"],
+        "rows": [[1, 2], [3]],
+    }
+    screen.print_json(record)
+    said = capsys.readouterr().out
+    assert json.loads(said) == {**record, "rates": [0.5, None, 1e-300]}
+    assert '"counts": [1, -2, 3],\n' in said and '"rates": [0.5, null, 1e-300],\n' in said and "  [1, 2],\n" in said
+
+
 def test_counts_that_nobody_runs() -> None:
     assert [screen.count(value) for value in (12345, 1e9, 4.5e24, math.inf)] == [
         "12,345", "1,000,000,000", "more than 1e9", "∞",

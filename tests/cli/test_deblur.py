@@ -19,8 +19,12 @@ from deconvolution_pictures import kernel, noisy, photos
 from PIL import Image
 
 from surefoot._data.kernel_files import read_kernel
+from surefoot._data.picture_files import WRITTEN
 from surefoot._data.pictures import Picture, read_picture, write_png
+from surefoot._deconvolution.command_deblur import Deblur
+from surefoot._deconvolution.photo.kernel_makers import FORMS
 from surefoot._deconvolution.photo.priors import PRIORS
+from surefoot._deconvolution.photo.tiles import TILE
 from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 
@@ -46,6 +50,13 @@ def picture(shape: tuple[int, ...], kind: type = np.uint8) -> np.ndarray:
 def saved(path: Path, pixels: np.ndarray) -> Path:
     path.write_bytes(write_png(Picture(pixels)))
     return path
+
+
+def test_the_help_names_the_formats_and_kernels_that_there_are(run) -> None:
+    """In words of its own, as it is read without what restores photographs."""
+    said = " ".join(run("deblur", "--help").out.replace("│", " ").split())
+    assert f"a new file that ends in {', '.join(WRITTEN)}, or" in said and f"or a formula: {FORMS}. It is" in said
+    assert Deblur.tile == TILE
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from surefoot._data.pictures import Picture, read_picture, write_png
-from surefoot._deconvolution import command_deblur
+from surefoot._deconvolution import command_deblur_run
 
 RANDOM = np.random.default_rng(0)
 SMOOTH = np.add.outer(np.linspace(0.1, 0.7, 12), np.linspace(0.0, 0.25, 15))
@@ -201,7 +201,7 @@ def test_quiet_is_a_line_for_each_photo(deblur, tmp_path: Path) -> None:
 
 
 def test_what_is_refused_before_any_work(deblur, k: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_deblur, "deblur", lambda *_, **__: pytest.fail("the solver ran"))
+    monkeypatch.setattr(command_deblur_run, "deblur", lambda *_, **__: pytest.fail("the solver ran"))
     a, b = png(tmp_path / "in" / "a.png"), png(tmp_path / "other" / "a.png")
     c = png(tmp_path / "in" / "a-before-after.png")
     (tmp_path / "empty").mkdir()
@@ -241,7 +241,7 @@ def test_nothing_is_left_where_all_fail(deblur, tmp_path: Path) -> None:
 
 def test_ctrl_c_names_what_is_done(deblur, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photos = [png(tmp_path / "in" / name) for name in ("a.png", "b.png", "c.png")]
-    real, calls = command_deblur.deblur, 0
+    real, calls = command_deblur_run.deblur, 0
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
@@ -250,7 +250,7 @@ def test_ctrl_c_names_what_is_done(deblur, tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(command_deblur, "deblur", interrupted)
+    monkeypatch.setattr(command_deblur_run, "deblur", interrupted)
     outcome = deblur(*photos, "--out", tmp_path / "out")
     assert outcome.code == 130 and names(tmp_path / "out") == ["a-before-after.png", "a.png"]
     assert "1 of 3 photos done, the last" in outcome.err and "--skip-existing goes on" in outcome.err

@@ -103,7 +103,7 @@ def test_the_certificate_is_kept_before_it_is_shown(tmp_path: Path, monkeypatch:
     def closed(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("surefoot._holdout.command._show", closed)
+    monkeypatch.setattr("surefoot._holdout.command_run._show", closed)
     with contextlib.suppress(BrokenPipeError):
         main(["certify", "holdout", "--solver", "FISTA", *SMALL, "--out", str(tmp_path / "run")])
     assert main(["check", str(tmp_path / "run")]) == 0

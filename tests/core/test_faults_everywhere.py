@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,7 @@ def test_a_command_on_a_directory_in_use(
         {"two-layer": "descend", "step-sizes": "show_comparison", "inverse": "_losses", "svd": "_compared"}[system],
         [],
     )
-    module = training if system == "two-layer" else modules()[system]
+    module = training if system == "two-layer" else import_module(f"{modules()[system].__name__}_run")
     original = getattr(module, last)
 
     def contested(*arguments: Any, **options: Any) -> Any:

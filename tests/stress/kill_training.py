@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -60,8 +61,8 @@ WARM = (
 )
 """What children would import one after the other; forked from a parent that has it, they need not. The command line alone needs
 those after the fourth."""
-MODULES = modules()
-"""The commands of all systems, imported for the children."""
+MODULES = {name: import_module(f"{module.__name__}_run") for name, module in modules().items()}
+"""What the commands do, imported for the children."""
 LIMIT = 120.0
 """Seconds after which a child counts as hanging."""
 

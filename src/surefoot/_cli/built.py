@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,39 +68,3 @@ class Built:
                 if float((spread**2).sum()) > 0.0:
                     scores[f"{prefix}test_r2"] = 1.0 - float((error**2).sum() / (spread**2).sum())
         return scores
-
-
-class Question(ABC):
-    """Options from which a network and its problem are built: what ``certify`` and ``train`` of a system share.
-
-    Attributes:
-        system: name of the system.
-        theorem: name of the theorem; ``None`` for the system's default, as where there is no such option.
-        batch: rows of a mini-batch; ``None`` for the full gradient, as where there is no such option.
-    """
-
-    system: ClassVar[str]
-    theorem: str | None = None
-    batch: int | None = None
-    json: bool
-
-    @abstractmethod
-    def build(self) -> Built:
-        """Load, scale, and set the initial weights.
-
-        Raises:
-            ValueError: data that cannot be used this way, or options that contradict each other.
-            NoCertificate: weights that are certified from the start were asked for, and there are none.
-        """
-
-
-def at_least_one(option: str, value: int) -> None:
-    """Raise ``ValueError``, with the option as the user types it, for a count below 1."""
-    if value < 1:
-        raise ValueError(f"{option} is {value}; it must be at least 1")
-
-
-def check_seed(seed: int) -> None:
-    """Raise ``ValueError`` for a seed that PyTorch does not take."""
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"--seed is {seed}; it must fit into 64 bits")

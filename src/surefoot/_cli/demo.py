@@ -1,4 +1,4 @@
-"""The command ``demo``: a tour of the systems, each from its conditions to the independent check, on bundled data."""
+"""What ``surefoot demo`` does: a tour of the systems, each from its conditions to the independent check, on bundled data."""
 
 from __future__ import annotations
 
@@ -7,50 +7,22 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
-
-from tyro.conf import Positional, arg
+from typing import Any
 
 from .._core.io import RunDirectoryError, unused
 from .._core.registry import SYSTEMS
 from .._core.validate import unknown
 from .._report.comparison import INDEX, write_comparison
 from .errors import Exit
-from .options import Json
+from .inspection import Demo
 from .screen import Screen, print_json
 from .tour import NOTHING, Stop, Visit
 
 DEFAULT = "surefoot-demo"
 ELSEWHERE = "choose another directory with --out"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Start here: a tour of what there is, each part certified, run, audited, reported and checked on bundled data.
-
-    It takes one to two minutes. With the names of stops it goes to these alone; the first is shown at length."""
-
-    stops: Annotated[
-        Positional[tuple[str, ...]],
-        arg(
-            name="stops",
-            metavar="[STOP ...]",
-            help="Names of stops, as the tour prints them.",
-            help_behavior_hint="(default: all)",
-        ),
-    ] = ()
-    out: Annotated[
-        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
-    ] = None
-    """Directory for the runs: new, or empty."""
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        return run_demo(self)
 
 
 @dataclass(frozen=True)

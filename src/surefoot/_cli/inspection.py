@@ -1,4 +1,4 @@
-"""The commands ``check``, ``report`` and ``reproduce``."""
+"""The commands of no system, but for ``deblur`` and ``completion``, which load what they need when they run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from surefoot_check.text import visible
-
 from .errors import Exit
-from .options import Flag, Json
-from .screen import Screen, number, print_json
+from .options import Flag, Json, late
 
 if TYPE_CHECKING:
     from surefoot_experiments.result import Cell, Experiment
@@ -39,6 +36,31 @@ ProblemFile = Annotated[
         help_behavior_hint="(default: those in DIR)",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Start here: a tour of what there is, each part certified, run, audited, reported and checked on bundled data.
+
+    It takes one to two minutes. With the names of stops it goes to these alone; the first is shown at length."""
+
+    stops: Annotated[
+        Positional[tuple[str, ...]],
+        arg(
+            name="stops",
+            metavar="[STOP ...]",
+            help="Names of stops, as the tour prints them.",
+            help_behavior_hint="(default: all)",
+        ),
+    ] = ()
+    out: Annotated[
+        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
+    ] = None
+    """Directory for the runs: new, or empty."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return late(f"{__package__}.demo", "run_demo")(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,23 +158,33 @@ class Reproduce:
         return run_reproduce(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List systems, theorems, step rules, data sets and experiments."""
+
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return late(f"{__package__}.listing", "run_list")(self)
+
+
 def run_check(options: Check) -> int:
     """``surefoot check``."""
+    import json as as_json
+
     from surefoot_check.checker import check
     from surefoot_check.verdict import lines
 
     report = check(options.directory, options.level, options.data, options.replay, options.time_limit, options.system)
-    if options.json:
-        print_json(report.to_dict())
-    else:
-        screen = Screen()
-        for line in lines(report):
-            screen.say(line)
+    # as surefoot-check prints it: this command is to start as fast
+    print(as_json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report)))
     return report.outcome.exit_code
 
 
 def run_report(options: Report) -> int:
     """``surefoot report``."""
+    from surefoot_check.text import visible
+
     from .._report.entries import several
     from .._report.formats import writer_of
     from .training import write_report
@@ -179,6 +211,8 @@ def run_report(options: Report) -> int:
 
 def _compare(options: Report) -> int:
     """Write the page over several runs."""
+    from surefoot_check.text import visible
+
     from .._report.comparison import INDEX, write_comparison
 
     if options.data is not None:
@@ -216,6 +250,7 @@ def run_reproduce(options: Reproduce) -> int:
 
     from .._core.io import write_json
     from .._core.validate import unknown
+    from .screen import print_json
 
     if options.quick and options.full:
         raise ValueError("--quick and --full contradict each other; leave one of them out")
@@ -267,6 +302,8 @@ def _say_on_terminal(text: str) -> None:
 
 
 def _show(experiment: Experiment, directory: Path | None) -> None:
+    from .screen import Screen
+
     screen = Screen()
     screen.heading(experiment.name, experiment.title)
     screen.say(experiment.reference, style="dim")
@@ -297,4 +334,6 @@ def _cell(value: Cell) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    from .screen import number
+
     return number(value) if isinstance(value, float) else value

@@ -8,9 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, Protocol
-
-from tyro.conf import arg
+from typing import Any, Protocol
 
 from .._core.io import run_directory, write_json
 from .._learning.run import TrainRun, TrainStatus
@@ -22,15 +20,6 @@ from .training import FREE_ON_RESUME, LIMITS, SETTINGS, interrupted, refuse_exis
 NETWORK = "net.safetensors"
 TRAINING = "training"
 """Files and directories of such a command, beside ``SETTINGS``."""
-
-Out = Annotated[str, arg(metavar="DIR", help="Directory to write: new, or empty.")]
-Resume = Annotated[
-    bool,
-    arg(
-        help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
-        help_behavior_hint="",
-    ),
-]
 
 
 class LearnedOptions(TrainOptions, Protocol):

@@ -1,9 +1,7 @@
-"""The command ``list``."""
+"""What ``surefoot list`` lists."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from .. import data as datasets
@@ -14,7 +12,7 @@ from .._core.system import Certifiable, Descendable, System
 from .._data.formats import PATHS
 from .commands import commands, modules, options_of, summary
 from .errors import Exit
-from .options import Json
+from .inspection import List
 from .screen import Screen, print_json
 
 GROUPS = ("certify", "train")
@@ -23,16 +21,6 @@ DATA_SETS = {
     "digits": "1,797 images of handwritten digits, 8 × 8 pixels, 10 classes",
     "photos": "two colour photographs, for image problems (no table, so not for these networks)",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class List:
-    """List systems, theorems, step rules, data sets and experiments."""
-
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        return run_list(self)
 
 
 def run_list(options: List) -> int:

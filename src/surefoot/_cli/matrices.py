@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from tyro.conf import arg
 
 from .._data.numpy_files import UNREADABLE
-from .built import at_least_one
 from .errors import message_of
+from .options import Matrices
+from .values import at_least_one, matrix_size
 
 SIZE, COUNT = (50, 100), 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matrices:
-    """Which matrices."""
-
-    matrices: Annotated[
-        str | None,
-        arg(
-            metavar="FILE.npy",
-            help="Matrices to train on, N x rows x columns; a fifth of them is held out to test on.",
-            help_behavior_hint="(default: random)",
-        ),
-    ] = None
-    size: Annotated[str | None, arg(metavar="ROWSxCOLUMNS", help_behavior_hint="(default: 50x100)")] = None
-    """Size of the random matrices, with independent N(0, 1) entries."""
-    count: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None
-    """Number of random matrices to train on; as many again are held out to test on."""
-    seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of whatever is random."""
 
 
 @dataclass(frozen=True)
@@ -96,24 +75,3 @@ def _read(file: str) -> Tensor:
     if not np.isfinite(array).all():
         raise ValueError(f"--matrices is {file} with entries that are NaN or infinite; remove these matrices")
     return torch.from_numpy(array.astype(np.float64))
-
-
-def matrix_size(text: str, option: str = "--size") -> tuple[int, int]:
-    """Of an option: rows and columns of ROWSxCOLUMNS; ``ValueError`` for anything else."""
-    sizes = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
-    if sizes is None:
-        raise ValueError(f"{option} is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
-    return int(sizes[1]), int(sizes[2])
-
-
-def inner_inverse(text: str) -> tuple[int, int] | None:
-    """Of the option --inverse: K and L of a polynomial of products, or ``None`` for exact; ``ValueError`` for anything else."""
-    if text == "exact":
-        return None
-    try:
-        layers, degree = (int(part) for part in text.split(","))
-    except ValueError:
-        layers, degree = 0, 0
-    if layers < 1 or degree < 2:
-        raise ValueError(f"--inverse is {text!r}; it must be exact, or K,L with K >= 1 and L >= 2, for example 6,4")
-    return layers, degree

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import Field, dataclass
+from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from tyro.conf import arg
 
-from .._core.draws import Drawing, drawing
-from .._core.minibatch import DELTA
+from .._core.usual import DELTA
 from .._data.formats import PATHS
 
 if TYPE_CHECKING:
+    from .._core.draws import Drawing
     from .._data.dataset import Data
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
@@ -29,6 +30,20 @@ KeepProblem = Annotated[
         help_behavior_hint="(default: only their hashes are kept)",
     ),
 ]
+Out = Annotated[str, arg(metavar="DIR", help="Directory to write: new, or empty.")]
+Resume = Annotated[
+    bool,
+    arg(
+        help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+        help_behavior_hint="",
+    ),
+]
+
+
+def late(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported now, when it is called: options are read without what a command does, which
+    imports them."""
+    return getattr(import_module(module), name)
 
 
 class Runnable(Protocol):
@@ -114,6 +129,8 @@ class Batched:
         Raises:
             ValueError: a delta without batches.
         """
+        from .._core.draws import drawing
+
         if self.batch is None:
             if self.delta is not None:
                 raise ValueError("--delta goes with --batch, without which nothing is drawn; leave it out")
@@ -227,3 +244,23 @@ class LinearFit(Rows):
     intercept: Annotated[
         bool, arg(help="Fit an intercept, too, which is not penalised; it is eliminated.", help_behavior_hint="")
     ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrices:
+    """Which matrices."""
+
+    matrices: Annotated[
+        str | None,
+        arg(
+            metavar="FILE.npy",
+            help="Matrices to train on, N x rows x columns; a fifth of them is held out to test on.",
+            help_behavior_hint="(default: random)",
+        ),
+    ] = None
+    size: Annotated[str | None, arg(metavar="ROWSxCOLUMNS", help_behavior_hint="(default: 50x100)")] = None
+    """Size of the random matrices, with independent N(0, 1) entries."""
+    count: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None
+    """Number of random matrices to train on; as many again are held out to test on."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of whatever is random."""

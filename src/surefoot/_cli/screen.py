@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from .._core.run import Run
 from .._report.wording import MANY, by_family, share
 from . import layout
 
+NUMBERS = re.compile(r"\[\n\s*(?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*\n\s*\]")
+"""Lists of numbers in JSON that has a line for each."""
 PLAIN_WIDTH = 120
 """Columns where standard output is no terminal, unless COLUMNS says otherwise."""
 
@@ -325,5 +328,9 @@ def audit_record(audit: Audit) -> dict[str, Any]:
 
 
 def print_json(record: Any) -> None:
-    """Valid JSON on standard output; a number that is not finite becomes null."""
-    sys.stdout.write(json.dumps(plain(record), indent=1, allow_nan=False) + "\n")
+    """Valid JSON on standard output, lists of numbers on one line; a number that is not finite becomes null."""
+    text = json.dumps(plain(record), indent=1, allow_nan=False)
+    # a text in it has no line break that would look like one of these
+    sys.stdout.write(
+        NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
+    )

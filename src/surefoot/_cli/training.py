@@ -7,12 +7,9 @@ import math
 import shlex
 import sys
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from tyro.conf import arg
+from typing import Any
 
 from surefoot_check.text import counted
 
@@ -26,9 +23,10 @@ from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import Recordable
 from .._core.validate import integer, nonnegative, positive, positive_integer
-from .built import Built, Question
+from .built import Built
 from .errors import Exit, NoCertificate, message_of
-from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
+from .forms import Certifying, Training
+from .options import TrainOptions
 from .plugins import program
 from .screen import Screen, audit_record, certificate_record, count, print_json
 
@@ -37,77 +35,6 @@ FREE_ON_RESUME = {"out", "resume", "keep_problem", "device", "require_certificat
 """Options of ``train`` that a resumed run need not share with its start."""
 SETTINGS = "settings.json"
 """Where a command that trains a learned solver keeps its options; others have them in config.json."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certifying(Question):
-    """What ``certify`` has beside the question."""
-
-    step: Annotated[
-        float | None,
-        arg(
-            metavar="FLOAT",
-            help="A constant step of your own: the guarantee is for gradient descent with that step.",
-            help_behavior_hint="(default: the steps that the theorem speaks of)",
-        ),
-    ] = None
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        """Evaluate and show; the exit code."""
-        return run_certify(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training(Question):
-    """Where the run goes, and how it descends."""
-
-    out: Annotated[str, arg(metavar="DIR")]
-    """Run directory to write: new, or empty."""
-    resume: Annotated[
-        bool,
-        arg(
-            help="Continue the run in DIR from its newest checkpoint, with the settings stored there; only "
-            "--max-iterations and --tolerance may be given anew.",
-            help_behavior_hint="",
-        ),
-    ] = False
-    keep_problem: KeepProblem = None
-    steps: Annotated[
-        str | None, arg(metavar="RULE|FLOAT", help_behavior_hint="(default: the rule that the theorem speaks of)")
-    ] = None
-    """Step rule, or a number for a constant step; `surefoot list` names the rules."""
-    max_iterations: Annotated[int, arg(metavar="INT")] = 10_000
-    """Limit on the iterations."""
-    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-10
-    """Stop at this gap (loss minus its optimal value), relative to the initial gap."""
-    certify_every: Annotated[
-        int | None,
-        arg(
-            metavar="INT",
-            help="Evaluate the theorem again every so many iterations, and follow it where it guarantees more.",
-            help_behavior_hint="(default: never)",
-        ),
-    ] = None
-    require_certificate: Flag = False
-    """Do not train, and exit with 1, unless every step carries the guarantee."""
-    quiet: Quiet = False
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        """Certify, train, audit and report; the exit code."""
-        return run_train(self)
-
-    def engine_name(self) -> str:
-        """The engine to descend with."""
-        return "auto"
-
-    def show(self, run: Run, screen: Screen) -> None:
-        """Print what is to be said of runs of this system alone; nothing by default."""
-
-    def measured(self, run: Run) -> dict[str, Any]:
-        """The same for JSON."""
-        return {}
 
 
 def interrupted(options: TrainOptions, where: str, stopped_by: int | None) -> int:

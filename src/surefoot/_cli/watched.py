@@ -16,9 +16,7 @@ from .._core.io import read_json, read_tensors
 from .._core.near_a_fit.watch import Watch
 from .built import Built
 from .screen import number
-
-LONGEST = 50
-"""Steps of a finish at most."""
+from .values import LONGEST
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
 from .schedule import gap_at, iterations_to
+from .usual import DELTA
 from .validate import nonnegative, positive_integer
 
 STEPS = (0.3, 0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.85, 1.94)
@@ -29,9 +30,6 @@ EPOCHS = 60
 """… of which there are at most so many."""
 ROOM = 1.0 + 1e-6
 """By how much a ball is larger than it must be."""
-
-DELTA = 0.01
-"""Probability with which a statement may fail, where none is given."""
 
 Quantity = dict[str, float]
 OnBall = Callable[[float], Mapping[str, float]]

@@ -4,9 +4,3 @@
 follows from counts, ``certificate`` holds and stores it, ``table`` and ``plot`` show it, and ``shift`` tests whether new problems
 are like the held-out ones; ``command`` and ``report`` are parts of the program.
 """
-
-from .certificate import HoldoutCertificate
-from .certify import certify_holdout, problems_needed
-from .shift import ShiftTest
-
-__all__ = ["HoldoutCertificate", "ShiftTest", "certify_holdout", "problems_needed"]

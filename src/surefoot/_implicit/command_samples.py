@@ -4,67 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
-from tyro.conf import arg
 
 from .. import data as datasets
-from .._cli.options import Source
 from .._cli.rows import Table, held_out, in_memory, inputs, scaled, target_kind
 from .._cli.screen import count, number
 from .._data.parallel_rows import RowReport, merge_rows, parallel_rows
+from .command import Drawn
 
 LISTED = 5
 ROUNDING = 1e-12
 """Losses below this part of the sum of squares of the targets are rounding."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawn(Source):
-    """Which rows of which data."""
-
-    classes: Annotated[
-        str | None,
-        arg(
-            metavar="A,B[,...]",
-            help="Keep the rows of these classes only, for example 0,1.",
-            help_behavior_hint="(default: all rows)",
-        ),
-    ] = None
-    samples: Annotated[
-        int,
-        arg(
-            metavar="INT",
-            help="Rows to train on, drawn from the train rows with the classes in proportion; all, if there are fewer. "
-            "The paper takes 1000 of two classes.",
-        ),
-    ] = 100
-    inputs: Annotated[
-        Literal["auto", "unit", "standardise", "whiten", "raw"],
-        arg(
-            help="unit scales every row to norm 1, as the paper does; standardise and whiten act on columns, by the drawn "
-            "rows: to mean 0 and variance 1, or to principal axes of variance 1 (certified in the fewest iterations, but "
-            "useless on held-out rows where there are more columns than rows); raw takes the rows as they are. "
-            "auto is standardise, or unit with --gamma, --weights, or a theorem of weights whose features have moved."
-        ),
-    ] = "auto"
-    targets: Annotated[
-        Literal["auto", "classes", "centred", "raw"],
-        arg(
-            help="What the squared loss fits: classes as one column of 0 and 1 if there are two, else as one-hot "
-            "columns; numbers, centred; or raw numbers. auto takes the numbers where the data has any, else the classes."
-        ),
-    ] = "auto"
-    merge: Annotated[
-        bool,
-        arg(
-            help="Merge duplicate and parallel rows and drop all-zero ones, which leaves the gradient of the loss as it "
-            "is: no certificate holds with such rows.",
-            help_behavior_hint="",
-        ),
-    ] = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from .._cli.screen import Screen, number
 from .._cli.tour import NOTHING, Stop, Visit, checked, command, recorded
-from .command import CERTIFICATE, Train
+from .command import Train
+from .command_run import CERTIFICATE
 
 
 def _visit(directory: Path, screen: Screen) -> Visit:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from tyro.conf import arg
 
-from .._cli.built import at_least_one
-from .._cli.matrices import matrix_size
-from .._problems import Lasso, LeastSquares, Logistic, Problems
+from .._cli.values import at_least_one, matrix_size
+
+if TYPE_CHECKING:
+    from .._problems import Problems
 
 LAMBDA = 0.1
 Kind = Literal["least-squares", "lasso", "logistic"]
@@ -39,6 +40,8 @@ class RandomProblems:
 
     def draw(self, seed: int, shape: tuple[int, int] | None = None) -> Problems:
         """A batch of problems; the seed says which. Of another ``shape``, if given."""
+        from .._problems import Lasso, LeastSquares, Logistic
+
         rows, columns = shape or matrix_size(self.size)
         at_least_one("--problems", self.problems)
         if seed < 0:
@@ -65,7 +68,7 @@ class RandomProblems:
             "problems": problems.count,
             "rows": problems.rows,
             "columns": problems.columns,
-            "lam": None if isinstance(problems, LeastSquares) else self.penalty,
+            "lam": None if self.problem == "least-squares" else self.penalty,
         }
 
 

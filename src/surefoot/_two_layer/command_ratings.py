@@ -17,9 +17,6 @@ from .._cli.screen import number
 from .._core.completion import MatrixCompletion
 from .network import TwoLayerLinear
 
-RANK = 10
-"""Width of the network by default."""
-
 
 @dataclass(frozen=True)
 class Ratings(Built):

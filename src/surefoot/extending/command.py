@@ -4,12 +4,14 @@ The module that ``System.command`` names has a dataclass ``Certify``, a dataclas
 and their docstrings the help texts.
 """
 
-from .._cli.built import Built, Question, at_least_one, check_seed
+from .._cli.built import Built
 from .._cli.errors import Exit, NoCertificate
+from .._cli.forms import Certifying, Question, Training
 from .._cli.options import Flag, Json, KeepProblem, Rows, Runnable, Source, TrainOptions, certify_exits, train_exits
 from .._cli.rows import Table, load, rows_of, table_facts
 from .._cli.screen import Screen, count, number, print_json
-from .._cli.training import Certifying, Training, run_certify, run_train
+from .._cli.training import run_certify, run_train
+from .._cli.values import at_least_one, check_seed
 
 __all__ = [
     "Built",
