@@ -160,6 +160,7 @@ figure details { order: 1; margin-top: .3rem; font-size: .92rem; }
 .grid { stroke: var(--faint); stroke-width: .6; opacity: .4; }
 @media screen and (max-width: 40rem) {
   figure .narrow { display: block; }
+  figure tbody td { grid-template-columns: 1fr 6.5rem; }
   figure .broad:has(~ .narrow) { display: none; }
 }
 """
