@@ -460,3 +460,9 @@ def test_output_closed_from_the_start() -> None:
         ["sh", "-c", command], stderr=subprocess.PIPE, text=True, env=environment, timeout=120, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(run, shell: str) -> None:
+    script = run("completion", shell).out
+    assert all(word in script for word in ("reproduce", "two-layer", "--require-certificate", "--keep-solutions"))
