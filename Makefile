@@ -41,7 +41,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-demo: $(STAMP) ## the main job on bundled real data, end to end
+demo: $(STAMP) ## a tour of every system on bundled data, end to end
 	$(BIN)/surefoot demo
 
 # One process for each core, and one thread in each; a file's tests stay together, so that its fixtures are made once.
@@ -71,7 +71,7 @@ package: $(STAMP) ## build the wheel, install it into a new environment, run the
 	$(PYTHON) -m venv $(CLEAN)
 	$(CLEAN)/bin/python -m pip --disable-pip-version-check --quiet install $(FROM) $(TORCH)
 	$(CLEAN)/bin/python -m pip --disable-pip-version-check --quiet install --constraint requirements.lock dist/*.whl
-	cd $(CLEAN) && bin/surefoot demo && bin/surefoot-check surefoot-demo/own-network
+	cd $(CLEAN) && bin/surefoot demo && bin/surefoot-check surefoot-demo/feed-forward
 
 bench: $(STAMP) ## run the benchmarks, beside the peers where `make bench-peers` has put them; tables also in build/bench
 	$(if $(wildcard $(PEERS)/.installed),$(PEERS)/bin,$(BIN))/python benchmarks/run.py --json build/bench
