@@ -15,10 +15,12 @@ import torch
 
 import surefoot as sf
 
-MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.optim")
+MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.linalg", "surefoot.optim")
 """Public modules; every function and class that they export has an example."""
 
-RESULTS: frozenset[str] = frozenset({"StiefelResult", "StiefelTrace"})
+RESULTS: frozenset[str] = frozenset(
+    {"SVD", "Cholesky", "Eigh", "LowRank", "LstSq", "Polar", "StiefelResult", "StiefelTrace"}
+)
 """Classes that a user is given and does not make: the example stands with what returns them."""
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -37,6 +37,13 @@ def cayley(P: Tensor, U: Tensor, t: float | Tensor = 1.0) -> Tensor:
     Source:
         Learning-based matrix inverse paper, equation (6) (Wen and Yin, 2013). The paper goes on to set C(t) = LD-Minv(I + tP/2),
         which is the inverse factor alone: see docs/errata.md.
+
+    Example:
+        >>> G = torch.randn(5, 5, dtype=torch.float64)
+        >>> U = torch.eye(5, 2, dtype=torch.float64)
+        >>> V = sf.linalg.cayley(G - G.T, U, t=100.0)  # however long the step, the columns stay orthonormal
+        >>> torch.allclose(V.T @ V, torch.eye(2, dtype=torch.float64))
+        True
     """
     P, U, step, dtype = _arguments(P, U, t)
     # (I + M)⁻¹ (I − M) = 2 (I + M)⁻¹ − I saves the product of M and U
@@ -54,6 +61,14 @@ def cayley_ex(P: Tensor, U: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, In
 
     Raises:
         TypeError, ValueError: as ``cayley``.
+
+    Example:
+        >>> P = torch.tensor([[[0.0, 1.0], [-1.0, 0.0]], [[-2.0, 0.0], [0.0, 1.0]]])
+        >>> V, info = sf.linalg.cayley_ex(P, torch.eye(2))
+        >>> info  # the first P is skew-symmetric; of the second I + P/2 is singular
+        Info(1 ok, 1 singular, ...)
+        >>> bool(info.error_bound[0] < 1e-6)
+        True
     """
     P, U, step, dtype = _arguments(P, U, t)
     solution, failures = torch.linalg.solve_ex(_shifted(P, step), _right_side(P, U, step))

@@ -48,12 +48,23 @@ class Cholesky(NamedTuple):
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """L with A = LLᴴ (U with A = UᴴU for ``upper``): ``torch.linalg.cholesky``, also for float16 and bfloat16 (in float32).
 
-    A (..., n, n) is Hermitian positive definite; only its lower triangle (upper for ``upper``) is read.
+    Args:
+        A: (..., n, n), Hermitian positive definite; only its lower triangle (upper for ``upper``) is read.
+        upper: whether to return U = Lᴴ.
+
+    Returns:
+        (..., n, n), of the dtype of A.
 
     Raises:
         torch.linalg.LinAlgError: A is not positive definite; the message names the matrix and the shift that would do
             (``cholesky_ex`` applies it, and does not raise).
         TypeError, ValueError: A is no batch of square matrices of a supported dtype.
+
+    Example:
+        >>> A = torch.tensor([[4.0, 2.0], [2.0, 5.0]], dtype=torch.bfloat16)  # torch.linalg.cholesky refuses it
+        >>> sf.linalg.cholesky(A)
+        tensor([[2., 0.],
+                [1., 2.]], dtype=torch.bfloat16)
     """
     if isinstance(A, Tensor) and A.dtype in COMPUTED and plain_eager(A):
         try:
@@ -93,6 +104,14 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, max_shift: float | Tensor | N
     Source:
         The shift of a failed factorisation by trial is usual in Gaussian processes and quasi-Newton methods (Nocedal and
         Wright, Numerical Optimization, algorithm 3.3); here it is reported.
+
+    Example:
+        >>> K = torch.ones(2, 2, dtype=torch.float64)  # the kernel matrix of a point given twice
+        >>> (L, shift), info = sf.linalg.cholesky_ex(K)
+        >>> info
+        Info(shifted, ...)
+        >>> bool(shift < 1e-15), torch.allclose(L @ L.T, K)
+        (True, True)
     """
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
     limit = tolerance(max_shift, math.inf, A, "max_shift").expand(A.shape[:-2])

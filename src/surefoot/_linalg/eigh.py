@@ -81,6 +81,13 @@ def eigh(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> Eigh
         TypeError, ValueError: A is no batch of square floating-point matrices; ``UPLO`` or ``ties`` is unknown.
         torch.linalg.LinAlgError: an entry is infinite or NaN (``eigh_ex`` does not raise); in the derivative, which
             names the pair, where ties leave it undetermined.
+
+    Example:
+        >>> A = torch.diag(torch.tensor([1.0, 1.0, 2.0, 2.0])).requires_grad_()
+        >>> Q = sf.linalg.eigh(A).eigenvectors[:, 2:]  # two principal components, tied
+        >>> (Q @ Q.T)[0, 3].backward()  # with torch.linalg.eigh: NaN
+        >>> A.grad[0, 3], A.grad[3, 0]
+        (tensor(0.5000), tensor(0.5000))
     """
     return _decompose(A, UPLO, ties, refuse=True)[0]
 
@@ -95,6 +102,12 @@ def eigh_ex(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> t
 
     Raises:
         TypeError, ValueError: as ``eigh``.
+
+    Example:
+        >>> A = torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
+        >>> (values, vectors), info = sf.linalg.eigh_ex(torch.stack([A, torch.ones_like(A)]))
+        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # none is further from its exact value
+        ([2, 1], True)
     """
     value, work = _decompose(A, UPLO, ties, refuse=False)
     triangle = work.detach() if UPLO == "L" else adjoint(work.detach())

@@ -67,6 +67,15 @@ class Info(NamedTuple):
     """What is known of a batch of computed matrices; every field is a tensor over the batch dimensions, without gradient.
 
     A named tuple of tensors is a pytree, so ``torch.vmap`` and ``torch.compile`` return it as they return tensors.
+
+    Example:
+        >>> X, info = sf.linalg.pinv_ex(torch.stack([torch.eye(2), torch.ones(2, 2)]))
+        >>> info
+        Info(1 ok, 1 rank_deficient, ...)
+        >>> info.ok, (info.status == sf.linalg.Status.RANK_DEFICIENT).tolist(), info.rank.tolist()
+        (False, [False, True], [2, 1])
+        >>> info.messages[0]
+        'full rank, and as accurate as the method allows'
     """
 
     status: Tensor

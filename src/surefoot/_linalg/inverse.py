@@ -15,9 +15,17 @@ from .pinv_function import differentiable_pinv
 def inv(A: Tensor) -> Tensor:
     """The inverse of A (..., n, n): ``torch.linalg.inv``, also for float16 and bfloat16 (computed in float32).
 
-    Nothing is checked beyond what torch checks: ``torch.linalg.LinAlgError`` where A is exactly singular; NaN or infinite entries
-    give such a result. TypeError for an unsupported dtype, ValueError for a matrix that is not square. The gradient is
-    −XᴴgXᴴ, X = A⁻¹, to any order.
+    Nothing is checked beyond what torch checks: NaN or infinite entries give such a result. The gradient is −XᴴgXᴴ, X = A⁻¹, to
+    any order.
+
+    Raises:
+        torch.linalg.LinAlgError: A is exactly singular (``inv_ex`` does not raise).
+        TypeError, ValueError: A is no batch of square matrices of a supported dtype.
+
+    Example:
+        >>> sf.linalg.inv(torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16))  # torch.linalg.inv refuses it
+        tensor([[ 1., -1.],
+                [-1.,  2.]], dtype=torch.float16)
     """
     matrix_argument(A, square=True)
     return torch.linalg.inv(A.to(compute_dtype(A.dtype))).to(A.dtype)
@@ -31,7 +39,18 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     included; ``error_bound`` ≥ ‖X − A⁻¹‖ (spectral norm), rounding included: ‖XR‖/(1 − ‖R‖), R = I − AX
     (docs/theorems/inverse.md, Theorem 6), infinite with status ``INACCURATE`` where ‖R‖ < 1 is not certain; up to 160 rows it
     is within a few times the error, because R is formed with split products (``norms.residual``); ``condition`` ≥ ‖A‖‖A⁻¹‖,
-    infinite with the bound. TypeError and ValueError as for ``inv``.
+    infinite with the bound.
+
+    Raises:
+        TypeError, ValueError: as ``inv``.
+
+    Example:
+        >>> A = torch.stack([2 * torch.eye(2), torch.ones(2, 2)])  # for torch.linalg.inv the whole batch is an error
+        >>> X, info = sf.linalg.inv_ex(A)
+        >>> torch.allclose(X[0], torch.eye(2) / 2), bool(info.error_bound[0] < 1e-6)
+        (True, True)
+        >>> info.messages[1]
+        'exactly singular, so that there is no inverse and the value is non-finite; use pinv'
     """
     matrix_argument(A, square=True)
     wide = A.to(compute_dtype(A.dtype))

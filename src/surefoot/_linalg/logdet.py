@@ -45,6 +45,13 @@ def logdet(A: Tensor) -> Tensor:
         TypeError, ValueError: A is no batch of square floating-point matrices.
         torch.linalg.LinAlgError: an entry is infinite or NaN, or A is not positive definite (``logdet_ex`` does not
             raise). Where a transform hides the values, the value is NaN instead.
+
+    Example:
+        >>> C = torch.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)  # a covariance
+        >>> sf.linalg.logdet(C).backward()
+        >>> C.grad
+        tensor([[ 0.6667, -0.3333],
+                [-0.3333,  0.6667]])
     """
     value, *_ = _logdet(A)
     lost = value.isnan()
@@ -61,12 +68,18 @@ def logdet_ex(A: Tensor) -> tuple[Tensor, Info]:
     """``logdet`` with a record of each matrix; one that is not positive definite is NaN, has gradient 0 and fails no other.
 
     ``status`` is ``OUTSIDE_DOMAIN`` there. ``residual`` is an upper bound of ‖A − LLᴴ‖_F, ``error_bound`` of the error
-    of the value (this module's docstring), infinite with status ``INACCURATE`` where positive definiteness is not
-    certain. ``rank`` is n where there is a factor, else 0; ``condition`` ≥ ‖A‖‖A⁻¹‖,
-    infinite where ρ < 1 is not certain.
+    of the value, √n·t/(1 − t) with t ≥ ‖A⁻¹‖‖A − LLᴴ‖_F and the rounding of the sum, infinite with status ``INACCURATE``
+    where positive definiteness is not certain. ``rank`` is n where there is a factor, else 0; ``condition`` ≥ ‖A‖‖A⁻¹‖,
+    infinite where no bound of ‖A⁻¹‖ is certain.
 
     Raises:
         TypeError, ValueError: as ``logdet``.
+
+    Example:
+        >>> A = torch.stack([torch.eye(2), -torch.eye(2)])  # both have the determinant 1: torch.logdet is 0 of both
+        >>> value, info = sf.linalg.logdet_ex(A)
+        >>> info, value.isnan().tolist()
+        (Info(1 ok, 1 outside_domain, ...), [False, True])
     """
     value, matrix, X, L = _logdet(A, inverse=True)
     return value, _describe(value.detach(), hermitian_part(matrix.detach()), X.detach(), L)

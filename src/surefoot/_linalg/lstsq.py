@@ -65,6 +65,14 @@ def lstsq(
         torch.linalg.LinAlgError: an entry of A or B is not finite; the message names the problem (``lstsq_ex`` does not raise).
             In the derivative, as above.
         TypeError, ValueError: for other arguments.
+
+    Example:
+        >>> A = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)  # the same feature twice
+        >>> b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+        >>> fit = sf.linalg.lstsq(A, b)
+        >>> fit.solution.detach().round(decimals=6).tolist(), fit.rank.item()  # of all minimisers the shortest
+        ([1.0, 1.0], 1)
+        >>> fit.solution.sum().backward()  # and its gradient is finite: A.grad, along changes of A that keep the rank
     """
     if atol is None and rtol is None and not isinstance(ridge, Tensor) and ridge == 0:
         value = _by_torch(A, B)
@@ -99,6 +107,14 @@ def lstsq_ex(
 
     Raises:
         TypeError, ValueError: as ``lstsq``.
+
+    Example:
+        >>> A, b = torch.ones(3, 2, dtype=torch.float64), torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+        >>> infos = [sf.linalg.lstsq_ex(A, b, ridge=ridge)[1] for ridge in (0.0, 0.1)]
+        >>> infos
+        [Info(rank_deficient, ...), Info(ok, ...)]
+        >>> [bool(info.error_bound < 1e-12) for info in infos]  # the ridge determines the solution
+        [False, True]
     """
     run = _run(A, B, atol, rtol, ridge)
     return run.value, _describe(run)

@@ -52,6 +52,14 @@ def matrix_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
 
     Source:
         Higham, Functions of Matrices (2008), theorem 3.11 (Daleckii and Krein); ``spectral_operator`` has the formulas.
+
+    Example:
+        >>> A = (2 * torch.eye(3)).requires_grad_()  # a triple eigenvalue: with torch.linalg.eigh the gradient is NaN
+        >>> t = torch.tensor(0.5, requires_grad=True)
+        >>> heat = sf.linalg.matrix_function(A, lambda x: torch.exp(-t * x))
+        >>> heat.sum().backward()
+        >>> torch.allclose(A.grad, torch.full((3, 3), -0.5 / np.e)), torch.allclose(t.grad, torch.tensor(-6 / np.e))
+        (True, True)
     """
     return _plain("matrix_function", A, Custom(f, df))
 
@@ -64,6 +72,12 @@ def matrix_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tuple[Tensor
 
     Raises:
         TypeError, ValueError: as ``matrix_function``.
+
+    Example:
+        >>> A = torch.diag_embed(torch.tensor([[1.0, 2.0], [1.0, 1.001]], dtype=torch.float64))
+        >>> value, info = sf.linalg.matrix_function_ex(A, torch.log)
+        >>> info.condition.round().tolist()  # near log I = 0 relative changes are magnified
+        [3.0, 1416.0]
     """
     return _evaluate(A, Custom(f, df))
 
@@ -76,6 +90,12 @@ def sqrtm(A: Tensor) -> Tensor:
 
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for negative eigenvalues too.
+
+    Example:
+        >>> A = (4 * torch.eye(2)).requires_grad_()
+        >>> sf.linalg.sqrtm(A)[0, 1].backward()  # with torch.linalg.eigh: NaN
+        >>> A.grad[0, 1], A.grad[1, 0]  # half of 1/(2·√4) each
+        (tensor(0.1250), tensor(0.1250))
     """
     return _plain("sqrtm", A, Sqrt())
 
@@ -83,7 +103,17 @@ def sqrtm(A: Tensor) -> Tensor:
 def sqrtm_ex(A: Tensor) -> tuple[Tensor, Info]:
     """``sqrtm`` with a record of each matrix, as ``matrix_function_ex``.
 
-    ``error_bound`` bounds ‖F − A^½‖_F (``function_bounds``).
+    ``error_bound`` bounds ‖F − A^½‖_F (``function_bounds``); ``status`` is ``RANK_DEFICIENT`` where A is singular to rounding,
+    and ``OUTSIDE_DOMAIN``, with the value NaN, where an eigenvalue is negative.
+
+    Raises:
+        TypeError, ValueError: as ``matrix_function``.
+
+    Example:
+        >>> A = torch.stack([torch.eye(2), torch.ones(2, 2), -torch.eye(2)])
+        >>> root, info = sf.linalg.sqrtm_ex(A)
+        >>> info
+        Info(1 ok, 1 rank_deficient, 1 outside_domain, ...)
     """
     return _evaluate(A, Sqrt())
 
@@ -94,14 +124,31 @@ def inv_sqrt(A: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for
             eigenvalues that are not positive too.
+
+    Example:
+        >>> X = torch.randn(100, 3, dtype=torch.float64).cumsum(1)  # correlated features
+        >>> white = X @ sf.linalg.inv_sqrt(torch.cov(X.T))
+        >>> torch.allclose(torch.cov(white.T), torch.eye(3, dtype=torch.float64))
+        True
     """
     return _plain("inv_sqrt", A, InverseSqrt())
 
 
 def inv_sqrt_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``inv_sqrt`` with a record of each matrix, as ``sqrtm_ex``.
+    """``inv_sqrt`` with a record of each matrix, as ``sqrtm_ex``; one with an eigenvalue that is not positive is NaN.
 
     ``INACCURATE`` where the least eigenvalue is not certainly positive.
+
+    Raises:
+        TypeError, ValueError: as ``matrix_function``.
+
+    Example:
+        >>> C = torch.diag_embed(torch.tensor([[2.0, 1.0], [1.0, 0.0]]))  # the second has a feature without variance
+        >>> W, info = sf.linalg.inv_sqrt_ex(C)
+        >>> info
+        Info(1 ok, 1 outside_domain, ...)
+        >>> W.isnan().any((-2, -1)), bool(info.error_bound[0] < 1e-5)
+        (tensor([False,  True]), True)
     """
     return _evaluate(A, InverseSqrt())
 
@@ -112,14 +159,29 @@ def logm(A: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for
             eigenvalues that are not positive too.
+
+    Example:
+        >>> A = torch.diag(torch.tensor([1.0, 1.0, 2.0])).requires_grad_()
+        >>> sf.linalg.logm(A)[0, 1].backward()  # between tied eigenvalues: with torch.linalg.eigh NaN
+        >>> A.grad[0, 1], A.grad[1, 0]
+        (tensor(0.5000), tensor(0.5000))
     """
     return _plain("logm", A, Log())
 
 
 def logm_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``logm`` with a record of each matrix, as ``sqrtm_ex``.
+    """``logm`` with a record of each matrix, as ``sqrtm_ex``; one with an eigenvalue that is not positive is NaN.
 
     ``INACCURATE`` where the least eigenvalue is not certainly positive.
+
+    Raises:
+        TypeError, ValueError: as ``matrix_function``.
+
+    Example:
+        >>> A = torch.diag_embed(torch.tensor([[1.0, 2.0], [1.0, -2.0]]))
+        >>> value, info = sf.linalg.logm_ex(A)
+        >>> info
+        Info(1 ok, 1 outside_domain, ...)
     """
     return _evaluate(A, Log())
 
@@ -129,12 +191,28 @@ def expm(A: Tensor) -> Tensor:
 
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last where eᴬ overflows too.
+
+    Example:
+        >>> A = torch.zeros(2, 2, requires_grad=True)  # equal eigenvalues: with torch.linalg.eigh the gradient is NaN
+        >>> sf.linalg.expm(A)[0, 1].backward()
+        >>> A.grad[0, 1], A.grad[1, 0]
+        (tensor(0.5000), tensor(0.5000))
     """
     return _plain("expm", A, Exp())
 
 
 def expm_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``expm`` with a record of each matrix, as ``sqrtm_ex``; ``OUT_OF_RANGE`` where eᴬ overflows."""
+    """``expm`` with a record of each matrix, as ``sqrtm_ex``; ``OUT_OF_RANGE`` where eᴬ overflows.
+
+    Raises:
+        TypeError, ValueError: as ``matrix_function``.
+
+    Example:
+        >>> A = torch.diag_embed(torch.tensor([[0.0, 1.0], [0.0, 100.0]]))
+        >>> value, info = sf.linalg.expm_ex(A)
+        >>> info.messages[1]
+        'the value overflows this precision although the input is finite; scale the input or use float64'
+    """
     return _evaluate(A, Exp())
 
 

@@ -45,6 +45,14 @@ class PolarSteps(NamedTuple):
 
     ``coefficients[k]`` are those of x, x³, x⁵, … in step k+1; ``intervals[k]`` contains every singular value before it
     that lies in ``intervals[0]`` at the start, and the last interval those of the result.
+
+    Example:
+        >>> steps = sf.linalg.orthogonalize_steps(0.01, torch.float64, steps=4)
+        >>> s = np.linspace(0.01, 1.0)  # singular values
+        >>> for row in steps.coefficients:
+        ...     s = sum(c * s ** (2 * j + 1) for j, c in enumerate(row))
+        >>> bool(abs(s - 1.0).max() <= steps.error < 0.013)
+        True
     """
 
     coefficients: tuple[Coefficients, ...]

@@ -54,6 +54,14 @@ def orthogonalize(A: Tensor, *, lower: float = 1e-3, steps: int | None = None, d
     Source:
         Amsel, Persson, Musco and Gower, The Polar Express (arXiv 2505.16932, 2025), with coefficients computed for ``lower``
         and the precision.
+
+    Example:
+        >>> G = torch.randn(8, 4)  # say, the momentum of a weight
+        >>> U = sf.linalg.orthogonalize(G)
+        >>> torch.allclose(U.T @ U, torch.eye(4), atol=1e-4)
+        True
+        >>> sf.linalg.orthogonalize(torch.zeros(3, 3)).any()  # no rank is made up
+        tensor(False)
     """
     return _orthogonalize(A, lower, steps, degree)[0]
 
@@ -70,6 +78,12 @@ def orthogonalize_ex(
 
     Raises:
         TypeError, ValueError: as ``orthogonalize``.
+
+    Example:
+        >>> A = torch.diag_embed(torch.tensor([[1.0, 0.1], [1.0, 1e-9]]))
+        >>> U, info = sf.linalg.orthogonalize_ex(A, lower=1e-3)  # singular values below lower·‖A‖ stay below 1
+        >>> info, info.rank.tolist()
+        (Info(1 ok, 1 not_converged, ...), [2, 1])
     """
     U, plan = _orthogonalize(isolated(matrix_argument(A)), lower, steps, degree)
     return U, _info(A.detach(), U.detach(), plan)
@@ -93,6 +107,11 @@ def orthogonalize_steps(
 
     Raises:
         TypeError, ValueError: an argument is out of its range.
+
+    Example:
+        >>> steps = sf.linalg.orthogonalize_steps(1e-3, torch.bfloat16)
+        >>> len(steps.coefficients), steps.error < 0.0034  # six steps bring every σ in [1e-3, 1] so near to 1
+        (6, True)
     """
     if dtype not in COMPUTED + HALF:
         raise TypeError(f"dtype is {dtype}: choose one of {', '.join(str(d) for d in COMPUTED + HALF)}")

@@ -45,27 +45,49 @@ def pinv(
 ) -> Tensor:
     """The Moore–Penrose inverse of A (..., m, n), of shape (..., n, m): ``torch.linalg.pinv``, faster and with a sound gradient.
 
-    Singular values up to max(atol, rtol σ_1) count as 0; the defaults are those of torch (rtol = max(m, n)·eps, or 0 where a
-    positive atol is given). Half and bfloat16 are computed in float32.
+    Singular values up to max(atol, rtol σ_1) count as 0. The value is as accurate as that of ``torch.linalg.pinv``: a relative
+    error of a small multiple of κ·eps. The gradient, to any order, is the closed form at the result with the terms that vanish
+    left out. At a rank-deficient A it is the derivative along changes that keep the rank, and finite; elsewhere A⁺ is
+    discontinuous.
 
-    ``method``: ``"cholesky"`` (of the small Gram matrix, refined), ``"qr"``, ``"svd"``, ``"eigh"`` (Hermitian A only),
-    ``"iteration"`` (X ← X(I + E + … + E^(order−1)), E = I − AX, of order ``order``, until its residual is at rounding level),
-    ``"chebyshev"`` (the same with the optimal coefficients for singular values in ``interval``). ``"auto"`` takes for each matrix
-    the cheapest that is accurate: where full rank is certain, LU elimination of a square matrix and Cholesky or QR of another,
-    and otherwise the singular values (eigenvalues). It is as accurate as ``torch.linalg.pinv``: a relative error of a small
-    multiple of κ·eps. The tolerances have no meaning for the iterations, which take the rank as it is.
+    Args:
+        A: (..., m, n); float16 and bfloat16 are computed in float32.
+        atol, rtol: numbers, or real tensors that broadcast to the batch dimensions, at least 0; by default those of torch: atol
+            0, and rtol max(m, n)·eps, or 0 where a positive atol is given. The iterations take the rank as it is and refuse
+            both.
+        hermitian: whether A is Hermitian; the lower triangle is read.
+        method: ``"cholesky"`` (of the small Gram matrix, refined), ``"qr"``, ``"svd"``, ``"eigh"`` (Hermitian A only),
+            ``"iteration"`` (X ← X(I + E + … + E^(order−1)), E = I − AX, until its residual is at rounding level), or
+            ``"chebyshev"`` (the same with the optimal coefficients for singular values in ``interval``). ``"auto"`` takes for
+            each matrix the cheapest that is accurate: where full rank is certain, LU elimination of a square matrix and Cholesky
+            or QR of another, and otherwise the singular values (eigenvalues).
+        backward: ``"implicit"``: the closed form; ``"unroll"``, for the iterations: every step is differentiated, the last one
+            included (X ← XAX where the rank is deficient).
+        interval: of all singular values of A but those that are 0; for ``"chebyshev"``, which needs it.
+        order: of the iterations, from 2 to 8.
+        max_iterations: of the iterations, at least 1.
 
-    The gradient, to any order, is the closed form at the result with the terms that vanish left out. At a rank-deficient A it is
-    the derivative along changes that keep the rank, and finite; elsewhere A⁺ is discontinuous. ``backward="unroll"``, for the
-    iterations, differentiates every step instead, the last one included (X ← XAX where the rank is deficient).
+    Returns:
+        (..., n, m), of the dtype of A.
 
-    Raises ``torch.linalg.LinAlgError`` where an entry is not finite, where an explicit ``"cholesky"`` or ``"qr"`` meets a
-    matrix whose full rank is not certain, and where an iteration does not converge; inside ``torch.func`` transforms and under
-    ``torch.compile`` such a matrix is NaN instead. ``pinv_ex`` never raises for the values of A. TypeError and ValueError for
-    other arguments.
+    Raises:
+        torch.linalg.LinAlgError: an entry is not finite, an explicit ``"cholesky"`` or ``"qr"`` meets a matrix whose full rank is
+            not certain, or an iteration does not converge (``pinv_ex`` does not raise). Inside ``torch.func`` transforms and
+            under ``torch.compile`` such a matrix is NaN instead.
+        TypeError, ValueError: for other arguments.
 
-    Source: the differentiable matrix inverse (equation (3)) of the paper on learned optimisation with orthogonality
-    constraints; our erratum: without that last step the derivative through the steps is wrong there.
+    Source:
+        The differentiable matrix inverse (equation (3)) of the paper on learned optimisation with orthogonality constraints; our
+        erratum: without that last step the derivative through the steps is wrong at a deficient rank.
+
+    Example:
+        >>> A = torch.tensor([[2.0, 0.0], [0.0, 1e-4], [0.0, 0.0]], requires_grad=True)
+        >>> X = sf.linalg.pinv(A, rtol=1e-3)  # the second singular value is taken for noise
+        >>> round(X.abs().max().item(), 4)
+        0.5
+        >>> X.sum().backward()
+        >>> A.grad.isfinite().all()  # at a deficient rank, too
+        tensor(True)
     """
     if atol is None and rtol is None and not hermitian and _for_torch(A, method, backward, interval):
         try:
@@ -98,6 +120,15 @@ def pinv_ex(
     certain; ``condition``: an upper bound of ‖A‖‖A⁺‖, rounding included, where ``error_bound`` is finite, elsewhere an estimate
     over the singular values that count. Up to 160 rows bounds are within a few times the error: the residuals are formed
     with split products (``norms.residual``).
+
+    Raises:
+        TypeError, ValueError: as ``pinv``.
+
+    Example:
+        >>> A = torch.stack([torch.eye(3, 2), torch.ones(3, 2)])
+        >>> X, info = sf.linalg.pinv_ex(A)
+        >>> info.rank.tolist(), info.error_bound.isfinite().tolist()  # at a deficient rank no bound can be had
+        ([2, 1], [True, False])
     """
     value, outputs, wide, scale = _computed(A, atol, rtol, hermitian, method, backward, interval, order, max_iterations)
     return value, describe(value, outputs, wide, scale)

@@ -46,10 +46,12 @@ from .tied_pairs import herm, reciprocal, skew
 
 
 class Polar(NamedTuple):
-    """A = UH (side right) or A = HU (side left)."""
+    """A = UH (side right) or A = HU (side left), A (..., m, n)."""
 
     U: Tensor
+    """(..., m, n), orthonormal columns or rows"""
     H: Tensor
+    """(..., n, n) or (..., m, m), Hermitian positive semidefinite"""
 
 
 def polar(A: Tensor, side: Literal["right", "left"] = "right", method: Literal["auto", "svd"] = "auto") -> Polar:
@@ -73,7 +75,14 @@ def polar(A: Tensor, side: Literal["right", "left"] = "right", method: Literal["
         torch.linalg.LinAlgError: an entry is infinite or NaN (``polar_ex`` does not raise).
 
     Source:
-        Higham, Functions of Matrices (2008), chapter 8; the derivative is derived in this module's docstring.
+        Higham, Functions of Matrices (2008), chapter 8; the derivative by HΩ + ΩH = UᴴdA − dAᴴU, Ω = UᴴdU.
+
+    Example:
+        >>> A = (2 * torch.eye(2)).requires_grad_()
+        >>> U, H = sf.linalg.polar(A)  # U is the nearest orthogonal matrix
+        >>> U[0, 1].backward()  # with U @ Vh of torch.linalg.svd: NaN
+        >>> A.grad[0, 1], A.grad[1, 0]
+        (tensor(0.2500), tensor(-0.2500))
     """
     return _decompose(A, side, method, refuse=True)[0]
 
@@ -84,12 +93,19 @@ def polar_ex(
     """``polar`` with a record of each matrix; one with non-finite entries has NaN factors and does not fail the others.
 
     ``residual`` is an upper bound of ‖A − UH‖_F (‖A − HU‖_F); ``error_bound`` bounds the Frobenius distance of U from
-    the exact factor, its own defect ‖UᴴU − I‖_F included (this module's docstring), infinite where the rank is not
-    certain. ``rank`` counts singular values above max(m, n)·ε·s_1; ``condition`` is s_1/s_k, from above
-    where ``error_bound`` is finite.
+    the exact factor: ‖E‖_F/(σ − ‖E‖_F) with E = A − UH and a lower bound σ of the least singular value of H, and its own
+    defect ‖UᴴU − I‖_F; infinite where the rank is not certain. ``rank`` counts singular values above max(m, n)·ε·s_1;
+    ``condition`` is s_1/s_k, from above where ``error_bound`` is finite.
 
     Raises:
         TypeError, ValueError: as ``polar``.
+
+    Example:
+        >>> (U, H), info = sf.linalg.polar_ex(torch.ones(2, 2, dtype=torch.float64))
+        >>> info, torch.allclose(U.T @ U, torch.eye(2, dtype=torch.float64))
+        (Info(rank_deficient, ...), True)
+        >>> info.error_bound.item()  # U is orthonormal, but one of several
+        inf
     """
     value, (tall, U, H, Q, S, gram) = _decompose(A, side, method, refuse=False)
     left = value.H.detach(), value.U.detach()

@@ -41,7 +41,8 @@ def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
 
     The first two derivatives in A exist in forward and reverse mode wherever f, extended by f(−s) = −f(s), has them: at
     equal and nearly equal singular values, and where some are 0 if f(0) = 0. Where f(0) ≠ 0 or f′(0) is infinite,
-    values that are 0 to rounding give 0 (this module's docstring). Tensors that f closes over get their gradient, once.
+    values that are 0 to rounding give 0, and the derivative is that along changes that keep the rank. Tensors that f closes
+    over get their gradient, once.
 
     Args:
         A: (..., m, n). float16 and bfloat16 are computed in float32.
@@ -61,6 +62,13 @@ def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
     Source:
         Noferini, A formula for the Fréchet derivative of a generalized matrix function (2017); ``spectral_operator``
         derives it.
+
+    Example:
+        >>> A = torch.ones(3, 3, requires_grad=True)  # singular values 3, 0, 0: with torch.linalg.svd NaN
+        >>> shrunk = sf.linalg.singular_value_function(A, lambda s: s**3 / (s**2 + 1.0))
+        >>> shrunk.sum().backward()
+        >>> torch.allclose(shrunk, torch.tensor(0.9)), A.grad.isfinite().all()
+        (True, tensor(True))
     """
     return _plain("singular_value_function", A, Custom(f, df))
 
@@ -74,6 +82,11 @@ def singular_value_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tupl
 
     Raises:
         TypeError, ValueError: as ``singular_value_function``.
+
+    Example:
+        >>> value, info = sf.linalg.singular_value_function_ex(torch.ones(3, 3), torch.cos)
+        >>> info, info.rank.item()  # as cos 0 is not 0, the function jumps where the rank drops
+        (Info(rank_deficient, ...), 1)
     """
     return _evaluate(A, Custom(f, df))
 
@@ -84,8 +97,19 @@ def singular_power(A: Tensor, p: float) -> Tensor:
     Derivatives, dtypes and errors as ``singular_value_function``; for p < 1 singular values that are 0 to rounding give
     0.
 
+    Args:
+        A: (..., m, n).
+        p: a finite number.
+
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as there; ValueError for p that is no finite number.
+
+    Example:
+        >>> A = torch.diag(torch.tensor([4.0, 1.0, 0.0, 0.0])).requires_grad_()
+        >>> root = sf.linalg.singular_power(A, 0.5)
+        >>> torch.allclose(root, torch.diag(torch.tensor([2.0, 1.0, 0.0, 0.0])))
+        True
+        >>> root.sum().backward()  # finite at singular values 0
     """
     return _plain("singular_power", A, Power(_exponent(p)))
 
@@ -94,6 +118,14 @@ def singular_power_ex(A: Tensor, p: float) -> tuple[Tensor, Info]:
     """``singular_power`` with a record of each matrix, as ``singular_value_function_ex``.
 
     ``error_bound`` bounds ‖F − U·diag(sᵖ)·Vᴴ‖_F (``function_bounds``); for p < 1 it is infinite at deficient rank.
+
+    Raises:
+        TypeError, ValueError: as ``singular_power``.
+
+    Example:
+        >>> A = torch.ones(2, 2)
+        >>> [sf.linalg.singular_power_ex(A, p)[1] for p in (3.0, 0.5)]  # the root has an infinite slope at 0
+        [Info(ok, ...), Info(rank_deficient, ...)]
     """
     return _evaluate(A, Power(_exponent(p)))
 
@@ -110,6 +142,13 @@ def svt(A: Tensor, threshold: float | Tensor) -> Tensor:
 
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as there, and for a threshold that is no such tensor.
+
+    Example:
+        >>> A = torch.diag(torch.tensor([3.0, 1.0, 0.0, 0.0])).requires_grad_()
+        >>> tau = torch.tensor(0.5, requires_grad=True)
+        >>> sf.linalg.svt(A, tau).trace().backward()
+        >>> tau.grad.round(decimals=4), A.grad.isfinite().all()  # with torch.linalg.svd: NaN
+        (tensor(-2.), tensor(True))
     """
     value, _, parts, _ = _threshold(A, threshold)
     _refuse("svt", A, parts)
@@ -120,6 +159,14 @@ def svt_ex(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Info]:
     """``svt`` with a record of each matrix, as ``singular_value_function_ex``.
 
     ``error_bound`` bounds ‖F − svt(A)‖_F (``function_bounds``) at any rank: the map is a contraction.
+
+    Raises:
+        TypeError, ValueError: as ``svt``.
+
+    Example:
+        >>> value, info = sf.linalg.svt_ex(torch.ones(3, 3, dtype=torch.float64), 1.0)
+        >>> info.rank.item(), bool((value - 2 / 3).norm() <= info.error_bound < 1e-13)  # at any rank
+        (1, True)
     """
     value, f, parts, moved = _threshold(A, threshold)
     info = _describe(f, parts, value.detach())
@@ -137,6 +184,15 @@ def svdvals(A: Tensor) -> Tensor:
         TypeError, ValueError: A is no batch of floating-point matrices.
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svdvals_ex`` does not raise); in the derivative, as
             above.
+
+    Example:
+        >>> A = (2 * torch.eye(2)).requires_grad_()
+        >>> sf.linalg.svdvals(A).log().sum().backward()  # the same of tied values
+        >>> A.grad.diagonal()
+        tensor([0.5000, 0.5000])
+        >>> sf.linalg.svdvals(A)[0].backward()  # a kink, like max(a, b) at a = b
+        Traceback (most recent call last):
+        torch._C._LinAlgError: singular values 0 and 1 are equal to rounding ...
     """
     if may_differentiate(matrix_argument(A)):
         return factors(A, full_matrices=False, ties="raise", method="auto", refuse="svdvals")[0].S
@@ -155,6 +211,11 @@ def svdvals_ex(A: Tensor) -> tuple[Tensor, Info]:
 
     Raises:
         TypeError, ValueError: as ``svdvals``.
+
+    Example:
+        >>> S, info = sf.linalg.svdvals_ex(torch.ones(3, 2, dtype=torch.float64))
+        >>> info.rank.item(), bool((S[0] - 6**0.5).abs() <= info.error_bound < 1e-14)
+        (1, True)
     """
     value, info = svd_ex(A, full_matrices=False, ties="raise")
     return value.S, info
@@ -173,6 +234,12 @@ def nuclear_norm(A: Tensor) -> Tensor:
 
     Source:
         Watson, Characterization of the subdifferential of some matrix norms (1992).
+
+    Example:
+        >>> A = torch.ones(3, 2, requires_grad=True)  # of rank 1
+        >>> sf.linalg.nuclear_norm(A).backward()
+        >>> torch.allclose(A.grad, A.detach() / 6**0.5)  # the subgradient of least norm, of rank 1 too
+        True
     """
     if not may_differentiate(matrix_argument(A)):
         return _values_alone("nuclear_norm", A).sum(-1)
@@ -190,6 +257,13 @@ def nuclear_norm_ex(A: Tensor) -> tuple[Tensor, Info]:
 
     Raises:
         TypeError, ValueError: as ``nuclear_norm``.
+
+    Example:
+        >>> value, info = sf.linalg.nuclear_norm_ex(torch.stack([torch.eye(2), torch.ones(2, 2)]))
+        >>> info  # of the second the gradient is one of several subgradients
+        Info(1 ok, 1 rank_deficient, ...)
+        >>> bool((info.error_bound < 1e-5).all())
+        True
     """
     value, parts = _nuclear_norm(A)
     s = parts.s.detach().double()

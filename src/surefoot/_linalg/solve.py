@@ -51,6 +51,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
         torch.linalg.LinAlgError: A is exactly singular; the message names the matrix (``solve_ex`` does not raise).
         TypeError: a dtype is not supported, or A and B have different ones.
         ValueError: A is not square, or B does not fit.
+
+    Example:
+        >>> A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16)  # torch.linalg.solve refuses it
+        >>> sf.linalg.solve(A, torch.tensor([3.0, 2.0], dtype=torch.float16))
+        tensor([1., 1.], dtype=torch.float16)
     """
     if isinstance(A, Tensor) and isinstance(B, Tensor) and A.dtype in COMPUTED and plain_eager(A) and plain_eager(B):
         try:
@@ -76,12 +81,19 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
     """``solve`` with an ``Info``, and without exceptions for the values of A and B: a bad matrix spoils no other.
 
     A system without a value (``Status.SINGULAR``, ``NON_FINITE``) is NaN, with gradient 0. In ``info``, over the batch of X:
-    ``residual`` = ‖B − AX‖_F/‖B‖_F; ``error_bound`` ≥ ‖X − A⁻¹B‖_F, rounding included (this module's docstring), infinite
-    with status ``INACCURATE`` where ρ < 1 is not certain, and ``INACCURATE`` also where it exceeds ‖X‖_F; ``condition`` =
-    ‖A‖_F‖R‖_F/(1 − ρ), above ‖A‖‖A⁻¹‖.
+    ``residual`` = ‖B − AX‖_F/‖B‖_F; ``error_bound`` ≥ ‖X − A⁻¹B‖_F, rounding included: ‖R(B − AX)‖_F/(1 − ρ) with an
+    approximate inverse R and ρ ≥ ‖I − RA‖ (docs/theorems/inverse.md, Theorem 9), infinite with status ``INACCURATE`` where
+    ρ < 1 is not certain, and ``INACCURATE`` also where it exceeds ‖X‖_F; ``condition`` = ‖A‖_F‖R‖_F/(1 − ρ), above ‖A‖‖A⁻¹‖.
 
     Raises:
         TypeError, ValueError: as ``solve``.
+
+    Example:
+        >>> i = torch.arange(1.0, 21.0, dtype=torch.float64)
+        >>> hilbert = 1.0 / (i[:, None] + i - 1.0)
+        >>> infos = [sf.linalg.solve_ex(hilbert[:n, :n], hilbert[:n, 0])[1] for n in (5, 20)]
+        >>> infos, bool(infos[0].error_bound < 1e-9)
+        ([Info(ok, ...), Info(inaccurate, ...)], True)
     """
     B, vector = right_side(matrix_argument(A, square=True), B, left)
     wide = compute_dtype(A.dtype)

@@ -18,11 +18,14 @@ from .tied_pairs import Ties, check_ties
 
 
 class SVD(NamedTuple):
-    """A = U·diag(S)·Vh."""
+    """A = U·diag(S)·Vh, A (..., m, n) and k = min(m, n)."""
 
     U: Tensor
+    """(..., m, m), or (..., m, k)"""
     S: Tensor
+    """(..., k), real, descending"""
     Vh: Tensor
+    """(..., n, n), or (..., k, n)"""
 
 
 def svd(
@@ -67,6 +70,13 @@ def svd(
         TypeError, ValueError: A is no batch of floating-point matrices; ``ties`` or ``method`` is unknown.
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svd_ex`` does not raise); in the derivative, which
             names the pair, where ties leave it undetermined.
+
+    Example:
+        >>> A = torch.eye(3).requires_grad_()
+        >>> U, S, Vh = sf.linalg.svd(A)
+        >>> (U @ Vh)[0, 1].backward()  # three equal singular values: with torch.linalg.svd NaN
+        >>> A.grad[0, 1], A.grad[1, 0]
+        (tensor(0.5000), tensor(-0.5000))
     """
     value, _ = factors(A, full_matrices, ties, method, refuse="svd")
     return value
@@ -87,6 +97,12 @@ def svd_ex(
 
     Raises:
         TypeError, ValueError: as ``svd``.
+
+    Example:
+        >>> A = torch.stack([torch.eye(3, 2), torch.ones(3, 2)]).double()
+        >>> (U, S, Vh), info = sf.linalg.svd_ex(A, full_matrices=False)
+        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # none is further from its exact value
+        ([2, 1], True)
     """
     value, gram = factors(A, full_matrices, ties, method)
     return value, _info(A.detach(), SVD(*(factor.detach() for factor in value)), gram)

@@ -69,7 +69,16 @@ def svd_lowrank(
         TypeError, ValueError: for other arguments.
 
     Source:
-        Halko, Martinsson and Tropp, SIAM Review 53 (2011), algorithms 4.4 and 5.1; the bounds are in this module's docstring.
+        Halko, Martinsson and Tropp, SIAM Review 53 (2011), algorithms 4.4 and 5.1; the bounds follow from
+        Ostrowski's and Weyl's inequalities.
+
+    Example:
+        >>> A = torch.randn(40, 3) @ torch.randn(3, 30) + 1e-3 * torch.randn(40, 30)
+        >>> low = sf.linalg.svd_lowrank(A, 3)
+        >>> bool(low.least <= torch.dist(A, low.U * low.S @ low.Vh) <= low.cut)
+        True
+        >>> bool(low.cut < 1.5 * low.least)  # proved to be nearly as near to A as any matrix of rank 3
+        True
     """
     value, finite, *_ = _computed(A, rank, oversampling, iterations, generator)
     if may_branch(finite) and not bool(finite.all()):
@@ -93,6 +102,11 @@ def svd_lowrank_ex(
 
     Raises:
         TypeError, ValueError: as ``svd_lowrank``.
+
+    Example:
+        >>> low, info = sf.linalg.svd_lowrank_ex(torch.ones(5, 4), 2)
+        >>> info, info.rank.item(), bool(info.residual < 1e-5)
+        (Info(rank_deficient, ...), 1, True)
     """
     value, finite, spectral, total, exact = _computed(A, rank, oversampling, iterations, generator)
     S = value.S.detach().double()
