@@ -14,7 +14,7 @@ def test_holds(run, table: Path) -> None:
     outcome = run("certify", "two-layer", "--data", table)
     assert outcome.code == 0
     assert outcome.err == ""
-    assert "imbalance and margin: alpha1 > 0" in outcome.out
+    assert "imbalance and margin: α₁ > 0" in outcome.out
     assert "every hypothesis holds" in outcome.out
     assert "32 to train on; 8 held out" in outcome.out
 

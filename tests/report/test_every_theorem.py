@@ -19,11 +19,11 @@ import surefoot as sf
 from surefoot import _report
 from surefoot._core.claims import Kind
 from surefoot._core.plans import PLANS
-from surefoot._core.registry import SYSTEMS
+from surefoot._core.registry import SYSTEMS, system_named
 from surefoot._core.system import Descendable
 from surefoot._report.facts import Facts
 from surefoot._report.page import page
-from surefoot._report.wording import by_family, count, fall, number
+from surefoot._report.wording import by_family, count, fall, number, symbolic
 from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem
 
 ITERATIONS = 8
@@ -201,6 +201,42 @@ def test_the_words_are_those_of_the_system_alone(theorem: str) -> None:
         others = {getattr(system.words, field) for system in SYSTEMS} - {mine}
         assert not [other for other in others if f"{other} " in said]
     assert ("First step taken" in said) == (facts.words.own_steps is None)
+
+
+@pytest.mark.parametrize("theorem", sorted(PLANS))
+def test_what_a_theorem_measures_and_chooses_has_a_symbol_and_a_meaning(theorem: str) -> None:
+    known = system_named(theorem.split("/")[0]).words.symbols
+    stated = PLANS[theorem].theorem
+    names = {*stated.base, *stated.choices, *(names[0] for names in stated.sequences)}
+    assert all(all(known[name.partition("[")[0]]) for name in names)
+
+
+@pytest.mark.parametrize("theorem", ["inverse/interval", "inverse/order"])
+def test_certificates_without_a_run_have_symbols_too(theorem: str) -> None:
+    net = (
+        sf.nn.LearnedInverse.ones(6, 3)
+        if theorem == "inverse/order"
+        else sf.nn.LearnedInverse.chebyshev(4, 4, (1e-3, 1.0))
+    )
+    certificate = sf.certify(net, interval=(0.02, 1.0), theorem=theorem)
+    known = system_named(certificate.system).words.symbols
+    assert certificate.theorem == theorem
+    assert all(
+        all(known[name]) for name in {*by_family(certificate.quantities)[0], *by_family(certificate.quantities)[1]}
+    )
+    for condition in certificate.conditions:
+        assert "<=" not in symbolic(condition.name, known)
+
+
+@every
+def test_hypotheses_and_audit_are_in_symbols_and_nothing_is_left_in_ascii(theorem: str) -> None:
+    run, facts, said = reported(theorem)
+    for name in (*(c.name for c in run.certificate.conditions), *(line.name for line in facts.lines)):
+        shown = symbolic(name, facts.words.symbols)
+        assert shown in said
+        assert not re.search(
+            r"<=|>=|\^\d|\b(alpha|beta|gamma|lambda|mu|sigma|rho|eta|theta|kappa|omega|sqrt)\b|\|\w", shown
+        ), shown
 
 
 def test_a_certificate_without_a_run_has_no_report(tmp_path: Path) -> None:

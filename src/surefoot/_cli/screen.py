@@ -18,7 +18,7 @@ from .._core.claims import VACUOUS, Kind
 from .._core.io import plain
 from .._core.registry import system_named
 from .._core.run import Run
-from .._report.wording import MANY, by_family, share
+from .._report.wording import MANY, by_family, in_terminal, share
 from . import layout
 
 NUMBERS = re.compile(r"\[\n\s*(?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*\n\s*\]")
@@ -81,6 +81,10 @@ class Screen:
         """A command on one line, however long, so that it can be copied."""
         self._print([[(f"{layout.INDENT}{_harmless(text)}", "")]])
 
+    def _symbolic(self, name: str, system: str) -> str:
+        """The name of an inequality in symbols, where the terminal has them."""
+        return in_terminal(name, system_named(system).words.symbols, self.console.encoding)
+
     # -- parts that several commands share ---------------------------------------------------------------------------
 
     def problem(self, data: str, shown: Mapping[str, str]) -> None:
@@ -96,9 +100,9 @@ class Screen:
         rows = [
             (
                 "holds" if c.holds else "FAILS",
-                c.name,
+                self._symbolic(c.name, certificate.system),
                 number(c.left),
-                c.relation,
+                self._symbolic(c.relation, certificate.system),
                 number(c.right),
                 margin(c),
             )
@@ -117,7 +121,7 @@ class Screen:
     def quantities(self, certificate: Certificate) -> None:
         """The theorem's quantities; families of one name in a line."""
         single, families = by_family(certificate.quantities)
-        self.heading("Quantities", "rounded to the safe side")
+        self.heading("Quantities", "what is measured is moved to the safe side; six digits are shown")
         shown = {name: number(value, 6) for name, value in single.items()}
         for name, values in families.items():
             text = f"sum {number(sum(values), 6)}, largest {number(max(values), 6)} (each one with --json)"
@@ -135,7 +139,7 @@ class Screen:
         rows = [
             (
                 line.verdict,
-                line.name,
+                self._symbolic(line.name, audit.theorem.split("/")[0]),
                 count(line.checked),
                 number(line.worst),
                 "" if line.at is None else count(line.at),

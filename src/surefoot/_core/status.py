@@ -34,7 +34,7 @@ class RunStatus(StrEnum):
         return {
             "running": "the run did not finish; resume it",
             "converged": "the gap reached the tolerance",
-            "max_iterations": "the iteration limit came first; raise max_iterations or resume",
+            "max_iterations": "as many iterations as were allowed are done; to go on, raise max_iterations or resume",
             "settled": "what the run makes is projected to change hardly any more, though its gap is above the tolerance",
             "stalled": "the gap is at the rounding level of float64, or no step of the rule lowers it, or the rule has taken its "
             "last step; a smaller tolerance is out of its reach",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._core.registry import system_named
-from .._report.canvas import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
+from .._report.canvas import BOUNDS, DASHES, RUN, iteration_axis, level, logarithmic, rendered
 from .._report.facts import Facts
 from .._report.markup import Markup, figure, keys, paragraph, section
 from .._report.training import HARDLY, training
@@ -139,7 +139,7 @@ def _figure(shown: Features) -> Figure:
     above.plot(range(len(positive)), positive, color=RUN, linewidth=2.0, marker=marker, markersize=4)
     seen = [value for value in positive if value > 0.0]
     if shown.allowed is not None and shown.allowed > 0.0:
-        above.axhline(shown.allowed, color=BOUNDS[0], linestyle=DASHES[1], linewidth=1.4)
+        level(above, shown.allowed, "what the certificate allows", BOUNDS[0], DASHES[1])
         seen.append(shown.allowed)
     above.set_ylabel("‖Z − Z₀‖ / ‖Z₀‖")
     iteration_axis(above, last)
@@ -147,8 +147,8 @@ def _figure(shown: Features) -> Figure:
     above.set_xlabel("")
     below.set_title("Upper bound of the contraction factor γ‖A‖")
     below.plot(range(len(shown.contraction)), shown.contraction, color=RUN, linewidth=2.0, marker=marker, markersize=4)
-    below.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
-    below.set_ylim(0.0, 1.08 * max(1.0, *shown.contraction))
+    level(below, 1.0, "from 1 on an equilibrium need not exist")
+    below.set_ylim(0.0, 1.2 * max(1.0, *shown.contraction))
     below.set_ylabel("bound of γ‖A‖")
     iteration_axis(below, last)
     return drawn

@@ -140,3 +140,12 @@ def iteration_axis(axes: Axes, last: int) -> None:
     axes.set_xlim(-0.015 * max(last, 1), 1.03 * max(last, 1))
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def level(axes: Axes, value: float, said: str, colour: str = FAINT, dashes: Any = ":") -> None:
+    """A horizontal line with its name above its left end."""
+    axes.axhline(value, color=colour, linewidth=1.2, linestyle=dashes, zorder=1.5)
+    axes.annotate(
+        said, (0.0, value), xycoords=("axes fraction", "data"), xytext=(6, 3), textcoords="offset points", color=INK,
+        fontsize=9, zorder=5,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 from .markup import Markup, text
 from .style import CSS
 
-EXACT = "Numbers are rounded for reading; {} holds them exactly."
+EXACT = "Numbers are rounded for reading, those that are guaranteed to the safe side; {} holds them exactly."
 """The last sentence of a foot, about the file that the page was made of."""
 
 

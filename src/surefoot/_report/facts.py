@@ -154,12 +154,12 @@ class Facts:
         if not certificate.claim.of_iterations:
             return (
                 f"the theorem {certificate.theorem} speaks of the gradient flow, of which the steps of a run are no part",
-                "certify by a theorem about iterations: theorem=None takes the default one",
+                "certify by a theorem about iterations: leave out --theorem, or in Python pass theorem=None, for the default one",
             )
         return (
             f"every hypothesis of {certificate.theorem} holds, but the steps were chosen by the rule "
             f"{run.rule!r}, of which the theorem does not speak",
-            f"use the step rule {certificate.rule!r} (steps=None)",
+            f"use the step rule {certificate.rule!r}: leave out --steps, or in Python pass steps=None",
         )
 
 

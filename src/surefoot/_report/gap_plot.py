@@ -11,7 +11,21 @@ from surefoot_check.text import chance, visible
 from .._core.claims import Kind
 from .._core.recertification import Recertification
 from .._core.status import RunStatus
-from .canvas import BAD, BOUNDS, DASHES, FAINT, INK, LATER, PAPER, RUN, WIDTH, iteration_axis, labelled, logarithmic
+from .canvas import (
+    BAD,
+    BOUNDS,
+    DASHES,
+    FAINT,
+    INK,
+    LATER,
+    PAPER,
+    RUN,
+    WIDTH,
+    iteration_axis,
+    labelled,
+    level,
+    logarithmic,
+)
 from .drawing import LEGEND
 from .facts import Bound, Facts
 from .iterations import Iterations, locator, name
@@ -222,13 +236,9 @@ def _levels(axes: Axes, facts: Facts, found: list[Promise], values: list[float])
         levels = {facts.target: f"target, at the rounding level {number(facts.target, 3)}"}
     else:
         levels[facts.run.resolution] = f"rounding level {number(facts.run.resolution, 3)}"
-    drawn = [level for level in levels if level > 0.0 and level >= least]
-    for level in drawn:
-        axes.axhline(level, color=FAINT, linewidth=1.2, linestyle=":", zorder=1.5)
-        axes.annotate(
-            levels[level], (0.0, level), xycoords=("axes fraction", "data"), xytext=(6, 3), textcoords="offset points",
-            color=INK, fontsize=9, zorder=5,
-        )  # fmt: skip
+    drawn = [at for at in levels if at > 0.0 and at >= least]
+    for at in drawn:
+        level(axes, at, levels[at])
     return drawn
 
 

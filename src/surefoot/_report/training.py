@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._core.near_a_fit.history import History, Seen
-from .canvas import BOUNDS, DASHES, FAINT, INK, RUN, iteration_axis, logarithmic, rendered
+from .canvas import BOUNDS, DASHES, INK, RUN, iteration_axis, level, logarithmic, rendered
 from .facts import Facts
 from .markup import Markup, figure, keys, paragraph, section
 from .wording import count, number
@@ -113,7 +113,7 @@ def _figure(looks: Sequence[Seen]) -> Figure:
         if not seen:
             text = "0 at every look" if axes is middle else "not finite at any look"
             axes.text(0.5, 0.3, text, transform=axes.transAxes, ha="center")
-    middle.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
+    level(middle, 1.0, "above 1: a guarantee")
     below.set_title("Movement of the features")
     below.set_ylabel("‖a − a₀‖ / ‖a₀‖")
     for layer in range(max(len(seen.moved) for seen in looks)):
