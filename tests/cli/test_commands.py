@@ -386,12 +386,12 @@ def test_counts_that_nobody_runs() -> None:
 
 def test_audit_that_checked_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     def said(*lines: AuditLine) -> str:
-        screen.Screen().audit(Audit("t", lines, 0.0), certified=True)
+        screen.Screen().audit(Audit("two-layer/drift", lines, 0.0), certified=True)
         return capsys.readouterr().out
 
-    assert "t: nothing could be checked" in said(AuditLine("a", True, None, None, None, 0))
-    assert "t: no violation" in said(AuditLine("a", True, 0.5, 0, None, 1))
-    assert "t: VIOLATED" in said(AuditLine("a", False, 2.0, 0, 0, 1))
+    assert "drift: nothing could be checked" in said(AuditLine("a", True, None, None, None, 0))
+    assert "drift: no violation" in said(AuditLine("a", True, 0.5, 0, None, 1))
+    assert "drift: VIOLATED" in said(AuditLine("a", False, 2.0, 0, 0, 1))
 
 
 def test_reproduce_unknown(run) -> None:
