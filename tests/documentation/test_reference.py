@@ -83,8 +83,17 @@ def test_an_entry_of_several_names_shows_each_with_its_type(site: Path) -> None:
     page = (site / "api.html").read_text()
 
     def entry(section: str, name: str) -> str:
-        found = page.split(f'id="{section}"')[1].split(f">{name}</")[1].split("</li>")[0]
+        entries = page.split(f'id="{section}"')[1]
+        found = re.split(rf"<b><code>(?:<\w[^>]*>)?{name}</", entries)[1].split("</li>")[0]
         return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", found))
 
     assert re.search(r"tuple.*default.*0\.9.*0\.999.*eps.*float.*default", entry("surefoot.optim.CayleyAdam", "betas"))
     assert re.search(r"str.*, engine.*str.*names of", entry("surefoot.Run", "rule"))
+
+
+@pytest.mark.slow
+def test_examples_are_code(site: Path) -> None:
+    """Lines of an interpreter, which would otherwise be read as quotations."""
+    page = (site / "api.html").read_text()
+    assert "<blockquote>" not in page
+    assert page.count('<span class="gp">') >= 20
