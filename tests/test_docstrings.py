@@ -15,11 +15,13 @@ import torch
 
 import surefoot as sf
 
-MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.linalg", "surefoot.optim")
+MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.linalg", "surefoot.nn", "surefoot.optim")
 """Public modules; every function and class that they export has an example."""
 
 RESULTS: frozenset[str] = frozenset(
     {"SVD", "Cholesky", "Eigh", "LowRank", "LstSq", "Polar", "StiefelResult", "StiefelTrace"}
+    | {"Contractive", "Equilibrium", "JacobianPenalty", "JacobianSpectrum", "LearnedSVDResult", "SVDInfo", "SolveInfo"}
+    | {"Trajectory"}
 )
 """Classes that a user is given and does not make: the example stands with what returns them."""
 

@@ -63,10 +63,7 @@ def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int 
     contraction is unchanged, and of a cell φ(W z + U x + b) it is W that is scaled, to the norm contraction over the slope of φ.
     The parameters are free: an optimiser may do with them what it likes, s follows them and has a gradient.
 
-    ``EquilibriumLayer`` takes the factor from it, so that its error bounds are guaranteed:
-
-        cell = sf.nn.contractive(Cell(), 0.9)
-        layer = sf.nn.EquilibriumLayer(cell)
+    ``EquilibriumLayer`` takes the factor from it, so that its error bounds are guaranteed.
 
     The constant is that of the map in real arithmetic, with the weights as they are stored; the rounding of an evaluation is the
     solver's ω. It is proved from the operations that f uses, once a solve: docs/equilibrium.md has them, and what is refused.
@@ -78,6 +75,18 @@ def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int 
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or out of range. What f does is looked at when it is first evaluated.
+
+    Example:
+        >>> class Cell(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.W = torch.nn.Linear(3, 3)
+        ...     def forward(self, z, x):
+        ...         return torch.tanh(5.0 * self.W(z) + x)
+        >>> layer = sf.nn.EquilibriumLayer(sf.nn.contractive(Cell(), 0.9))
+        >>> z = layer(torch.randn(4, 3))
+        >>> layer.info.contraction, layer.info.guaranteed
+        (0.9, True)
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is {kind_of(module)}; pass a module f(z, *x), whose parameters are known")

@@ -70,6 +70,16 @@ class WarmStart:
         device: of what is kept; default that of the state.
         backward: whether backward solves start warm, too, at as much memory again. It pays where both weights and loss change
             little from epoch to epoch, as in the end of a training; with large steps v itself is the better start.
+
+    Example:
+        >>> data = torch.randn(100, 3)
+        >>> layer = sf.nn.EquilibriumLayer(lambda z, x: torch.tanh(0.5 * z + x), contraction=0.5)
+        >>> warm, index = sf.nn.WarmStart(samples=100), torch.tensor([7, 3, 41])
+        >>> _ = layer(data[index], memory=warm[index])
+        >>> cold = layer.info.iterations
+        >>> _ = layer(data[index], memory=warm[index])  # the same rows in the next epoch
+        >>> layer.info.iterations < cold
+        True
     """
 
     def __init__(

@@ -13,6 +13,18 @@ class Residual(nn.Module):
     Args:
         modules: those of g, of which the last gives as many numbers as the first takes; any that ``sf.certify`` takes, residual
             blocks among them.
+
+    Raises:
+        TypeError: what is no module of torch.
+
+    Example:
+        >>> block = sf.nn.Residual(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+        >>> net = torch.nn.Sequential(block, torch.nn.Linear(3, 1)).double()
+        >>> X = torch.randn(5, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1).sin())
+        >>> run = sf.descend(net, loss, steps="gauss-newton")
+        >>> run.status.value, sf.certify(net, loss).holds  # an exact fit exists, and gradient descent gets there
+        ('converged', True)
     """
 
     __call__: Callable[..., Tensor]

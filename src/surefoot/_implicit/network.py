@@ -68,6 +68,15 @@ class ImplicitReLU(nn.Module):
     Raises:
         TypeError: not floats, or of different dtypes.
         ValueError: empty, non-finite, shapes that do not fit, or gamma not positive.
+
+    Example:
+        >>> net = sf.nn.ImplicitReLU.gaussian(inputs=3, width=6, gamma=0.3)
+        >>> X = torch.randn(5, 3, dtype=torch.float64)
+        >>> net(X).shape, net.gamma * net.norm_A() < 1.0  # so that the equilibrium exists
+        (torch.Size([5]), True)
+        >>> found = net.equilibrium(X)
+        >>> found.status.value, found.error < 1e-8
+        ('converged', True)
     """
 
     __call__: Callable[..., Tensor]

@@ -28,7 +28,7 @@ class UnrolledISTA(nn.Module, ABC):
     Args:
         M: (b, d) float64 or float32, not zero.
         layers: T ≥ 1.
-        lam: λ > 0, of the thresholds before training.
+        lam: λ ≥ 0, of the thresholds before training.
         shared: whether all layers share one learned matrix; thresholds belong to each layer.
 
     Raises:
@@ -112,7 +112,24 @@ class UnrolledISTA(nn.Module, ABC):
 class LISTA(UnrolledISTA):
     """x ← soft(W1 Y + W2 x, θ_t) (Gregor and LeCun, 2010), at first W1 = Mᵀ/β, W2 = I - MᵀM/β and θ = λ/β.
 
-    ``UnrolledISTA`` has the arguments.
+    T layers for min ½‖Mx - Y‖² + λ‖x‖₁ with one M for all problems. No theorem of this library covers it. It takes Y (N, b), of
+    the dtype of M, and gives x_T (N, d).
+
+    Args:
+        M: (b, d) float64 or float32, not zero.
+        layers: T ≥ 1.
+        lam: λ ≥ 0, of the thresholds before training.
+        shared: whether all layers share one learned matrix W1 and one W2; thresholds belong to each layer.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+
+    Example:
+        >>> problems = sf.learned.Lasso.from_matrix(torch.randn(10, 20), lam=0.1, count=3)
+        >>> net = sf.nn.LISTA(problems.M[0], layers=8, lam=0.1)
+        >>> x = net(problems.Y)  # as many iterations of ISTA, until ``sf.learned.train_lista`` trains it
+        >>> x.shape, bool((problems.objective(x) < problems.objective(0 * x)).all())
+        (torch.Size([3, 20]), True)
     """
 
     def __init__(self, M: Any, layers: int, lam: float = 0.1, *, shared: bool = False) -> None:
@@ -167,9 +184,17 @@ class LISTACPSS(UnrolledISTA):
     ``most``.
 
     Args:
-        M, layers, lam, shared: as ``UnrolledISTA``.
+        M, layers, lam, shared: as ``LISTA``; the learned matrix is W.
         selection: share of the coordinates that each layer selects in addition; 0 is LISTA-CP.
         most: largest share selected.
+
+    Raises:
+        TypeError, ValueError: bad arguments, or shares that are none.
+
+    Example:
+        >>> M, count = torch.randn(10, 20), lambda net: sum(p.numel() for p in net.parameters())
+        >>> count(sf.nn.LISTACPSS(M, layers=8)), count(sf.nn.LISTACPSS(M, layers=8, shared=True)), count(sf.nn.LISTA(M, layers=8))
+        (1608, 208, 4808)
     """
 
     def __init__(
@@ -203,11 +228,22 @@ class ALISTA(UnrolledISTA):
     (Liu, Chen, Wang and Yin, 2019). At first γ = 1 and θ = λ.
 
     Args:
-        M, layers, lam: as ``UnrolledISTA``.
+        M, layers, lam: as ``LISTA``.
         selection, most: as ``LISTACPSS``.
 
+    Attributes:
+        W: (b, d), of ``sf.learned.analytic_weights``; not learned.
+        coherence, least_coherence: of W and M, as there.
+
     Raises:
-        TypeError, ValueError: bad arguments, or a column of zeros in M.
+        TypeError, ValueError: bad arguments, shares that are none, or a column of zeros in M.
+
+    Example:
+        >>> M = torch.randn(10, 20)
+        >>> M = M / M.norm(dim=0)
+        >>> net = sf.nn.ALISTA(M, layers=8, lam=0.05)
+        >>> net(torch.randn(3, 10)).shape, sum(p.numel() for p in net.parameters())  # 3 problems; 2 numbers a layer to learn
+        (torch.Size([3, 20]), 16)
     """
 
     W: Tensor

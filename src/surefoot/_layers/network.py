@@ -34,6 +34,13 @@ class LayeredSteps(nn.Module):
     Raises:
         TypeError: integer, half-precision or complex arrays.
         ValueError: shapes that do not fit, non-finite entries, weights outside the simplices, or no such grid or boundaries.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 6, 8)
+        >>> net = sf.nn.LayeredSteps(torch.full((10, 1, 2), 0.5, dtype=torch.float64), grid=(0.0, 2.0))  # P = 1 in 10 layers
+        >>> objectives = net.solve(problems).objectives
+        >>> objectives.shape, bool((objectives[1:] <= objectives[:-1]).all())  # as with any other weights
+        (torch.Size([11, 4]), True)
     """
 
     weights: Tensor

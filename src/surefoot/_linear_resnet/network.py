@@ -74,6 +74,13 @@ class LinearResNet(_DeepLinear):
     Raises:
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, or shapes that do not fit.
+
+    Example:
+        >>> X = torch.randn(20, 4, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X[:, :2])
+        >>> net = sf.nn.LinearResNet.modified_identity(d=4, k=2, width=6, depth=3, alpha="sufficient", loss=loss)
+        >>> sf.certify(net, loss).holds
+        True
     """
 
     @classmethod
@@ -160,7 +167,9 @@ class LinearResNet(_DeepLinear):
 
 
 class LinearNet(_DeepLinear):
-    """The standard deep linear network f(x) = B W_L … W_1 A x, the baseline without skip connections.
+    """The standard deep linear network f(x) = B W_L … W_1 A x, the baseline without skip connections, float64.
+
+    No theorem of this library covers it: ``sf.certify`` and ``sf.descend`` refuse it, an optimiser of torch trains it.
 
     Args:
         A: (m, d), fixed.
@@ -169,6 +178,12 @@ class LinearNet(_DeepLinear):
 
     Raises:
         TypeError, ValueError: as ``LinearResNet``.
+
+    Example:
+        >>> net = sf.nn.LinearNet.gaussian(d=4, k=2, width=8, depth=3)
+        >>> X = torch.randn(5, 4, dtype=torch.float64)
+        >>> torch.allclose(net(X), X @ net(torch.eye(4, dtype=torch.float64)))  # linear in x, whatever its depth
+        True
     """
 
     @classmethod

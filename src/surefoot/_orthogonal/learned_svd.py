@@ -110,6 +110,14 @@ class LearnedSVD(nn.Module):
     Raises:
         TypeError: another dtype.
         ValueError: arguments out of range.
+
+    Example:
+        >>> M = torch.tensor([[3.0, 0.5], [0.2, 1.0], [0.1, 0.3]], dtype=torch.float64)
+        >>> U, S, Vh, info = sf.nn.LearnedSVD(3, 2, layers=30, inverse="exact")(M)
+        >>> info.ok, torch.allclose(S, torch.linalg.svdvals(M), atol=1e-6)
+        (True, True)
+        >>> sf.nn.LearnedSVD(3, 2, layers=3, inverse="exact")(M).info.ok  # too few layers, which is said
+        False
     """
 
     __call__: Callable[..., LearnedSVDResult]

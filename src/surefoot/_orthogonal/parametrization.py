@@ -32,6 +32,15 @@ class Orthogonal(nn.Module):
         TypeError, ValueError: an argument is out of its range; the weight has fewer than two dimensions or is no
             floating-point tensor.
         torch.linalg.LinAlgError: a weight has infinite or NaN entries (``"exact"``, and on assignment).
+
+    Example:
+        >>> layer = torch.nn.Linear(6, 3)
+        >>> _ = torch.nn.utils.parametrize.register_parametrization(layer, "weight", sf.nn.Orthogonal())
+        >>> optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> layer(torch.randn(5, 6)).square().sum().backward()
+        >>> optimizer.step()
+        >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(3), atol=1e-5)  # after each step of any optimiser
+        True
     """
 
     __call__: Callable[..., Tensor]

@@ -45,6 +45,12 @@ class Whitening(nn.Module):
     Source:
         Kessy, Lewin and Strimmer, Optimal whitening and decorrelation (2018); Huang et al., Decorrelated batch
         normalization (CVPR 2018). The derivative is exact here, not that of an iteration.
+
+    Example:
+        >>> layer = sf.nn.Whitening(3)
+        >>> y = layer(torch.randn(100, 3) @ torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.5]]))
+        >>> torch.allclose(y.T.cov(correction=0), torch.eye(3), atol=1e-3)
+        True
     """
 
     __call__: Callable[..., Tensor]

@@ -35,6 +35,13 @@ class StepSizeNet(nn.Module):
     Raises:
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, shapes that do not fit, or a range that is none.
+
+    Example:
+        >>> net = sf.nn.StepSizeNet.orthogonal(widths=(2, 8), range=(1.0, 1.95))
+        >>> x, gradient = torch.randn(2, 5, 6, dtype=torch.float64)
+        >>> P = net(x, gradient)  # a step for each coordinate, in the range whatever the weights
+        >>> P.shape, bool(((P >= 1.0) & (P <= 1.95)).all())
+        (torch.Size([5, 6]), True)
     """
 
     __call__: Callable[..., Tensor]

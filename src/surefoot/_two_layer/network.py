@@ -27,6 +27,13 @@ class TwoLayerLinear(nn.Module):
     Raises:
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, or widths that differ.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.certifiable(loss, width=16)
+        >>> sf.certify(net, loss).holds, net(X).shape
+        (True, torch.Size([20, 1]))
     """
 
     __call__: Callable[..., Tensor]

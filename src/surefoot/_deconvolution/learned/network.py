@@ -88,6 +88,13 @@ class LearnedDeconvolution(nn.Module):
 
     Raises:
         ValueError: arguments out of range.
+
+    Example:
+        >>> net = sf.nn.LearnedDeconvolution.bundled()
+        >>> blur = sf.deconvolution.ValidBlur.observing(torch.full((3, 3), 1 / 9), shape=(16, 16))
+        >>> restored = net(torch.rand(16, 16), blur, noise=0.02)
+        >>> restored.shape, blur.crop(restored).shape  # with the border that the kernel reached, and without it
+        (torch.Size([18, 18]), torch.Size([16, 16]))
     """
 
     __call__: Callable[..., Tensor]

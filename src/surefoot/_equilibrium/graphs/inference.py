@@ -97,6 +97,15 @@ class EquilibriumInference(nn.Module):
 
     Args:
         layer: an ``EquilibriumLayer`` with f in evaluation mode.
+
+    Raises:
+        ValueError: when it is called: f in training mode, or computing in half precision.
+
+    Example:
+        >>> layer = sf.nn.EquilibriumLayer(lambda z, x: torch.tanh(0.5 * z + x), contraction=0.5)
+        >>> z, bound, converged = sf.nn.EquilibriumInference(layer)(torch.randn(4, 3))
+        >>> z.shape, bool((bound < 1e-4).all()), converged.tolist()
+        (torch.Size([4, 3]), True, [True, True, True, True])
     """
 
     def __init__(self, layer: Inferable) -> None:

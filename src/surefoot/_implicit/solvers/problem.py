@@ -32,6 +32,13 @@ class SolverMemory:
         basis: (r, m), rows that span where A - diag(A) acted strongly, from which the next low-rank factors are found.
         V: the last adjoint (N, m), the start of the next.
         model: of the A of the last call where it made one; valid for that A only.
+
+    Example:
+        >>> net, X = sf.nn.ImplicitReLU.gaussian(inputs=3, width=6), torch.randn(5, 3, dtype=torch.float64)
+        >>> memory = sf.nn.SolverMemory()
+        >>> first = net.equilibrium(X, memory=memory).iterations
+        >>> net.equilibrium(X, memory=memory).iterations < first  # the second call starts where the first ended
+        True
     """
 
     Z: Tensor | None = None
