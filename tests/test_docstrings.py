@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import enum
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,15 @@ import torch
 
 import surefoot as sf
 
-MODULES = ("surefoot.data", "surefoot.estimators", "surefoot.linalg", "surefoot.nn", "surefoot.optim")
+MODULES = (
+    "surefoot.data",
+    "surefoot.distributed",
+    "surefoot.estimators",
+    "surefoot.extending",
+    "surefoot.linalg",
+    "surefoot.nn",
+    "surefoot.optim",
+)
 """Public modules; every function and class that they export has an example."""
 
 RESULTS: frozenset[str] = frozenset(
@@ -40,7 +49,7 @@ def public() -> Iterator[tuple[str, Callable[..., Any]]]:
     for module in MODULES:
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
-            if callable(thing):
+            if inspect.isclass(thing) or inspect.isroutine(thing):
                 yield f"{module}.{name}", thing
 
 

@@ -63,10 +63,20 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class Audit:
-    """All inequalities of a certificate along one trace. ``resolution`` is the gap below which values are rounding noise."""
+    """All inequalities of a certificate along one trace. ``resolution`` is the gap below which values are rounding noise.
+
+    Example:
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> net, loss = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0), sf.SquaredLoss(X, X)
+        >>> audit = sf.descend(net, loss, certificate=sf.certify(net, loss), max_iterations=20).audit()
+        >>> audit.holds, audit.violations
+        (True, 0)
+    """
 
     theorem: str
+    """Its id."""
     lines: tuple[AuditLine, ...]
+    """One for each inequality."""
     resolution: float
     guaranteed: bool = True
     """Whether the certificate holds, and speaks of iterations; otherwise only what holds for every run was checked, and nothing
@@ -178,7 +188,16 @@ def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
 
 
 def noise(gap: float, resolution: float) -> float:
-    """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution)."""
+    """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution).
+
+    Args:
+        gap: loss minus optimal value, at least 0.
+        resolution: the gap that rounding alone can cause at the optimum.
+
+    Example:
+        >>> f"{sf.extending.noise(gap=1e-4, resolution=1e-16):.1e}"  # far above the resolution
+        '2.0e-10'
+    """
     return 2.0 * math.sqrt(gap) * math.sqrt(resolution) + resolution
 
 
@@ -200,6 +219,19 @@ def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], reso
     what a recorder of a loop of one's own noted of its steps.
 
     Each check has something to say of every step above rounding noise: where it says less, a measurement is missing.
+
+    Args:
+        certificate: what the trace is held against.
+        trace: rows by iteration, each with "iteration", "gap", what the system measured and, where a step was taken, "step".
+        checks: pairs of a name and its (iteration, left, right), for left ≤ right, such as ``never_increases`` makes.
+        resolution: the gap below which values are rounding noise.
+
+    Example:
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> cert = sf.certify(sf.nn.TwoLayerLinear.certifiable(sf.SquaredLoss(X, X)), sf.SquaredLoss(X, X))
+        >>> trace = [{"iteration": 0, "gap": cert.bound(0), "step": 0.1}, {"iteration": 1, "gap": 0.0}]
+        >>> sf.extending.audited(cert, trace, [sf.extending.never_increases(trace, 0.0)], resolution=0.0)
+        <Audit against two-layer/...: no violation, 2 inequalities>
     """
     steps = [a for a, _ in pairwise(trace) if "step" in a]
     needed = {int(a["iteration"]) for a in steps if math.isinf(resolution) or a["gap"] > resolution}
@@ -210,7 +242,22 @@ def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], reso
 
 
 def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) -> Lines:
-    """A check of one measurement at every iterate that has it: of one that diverged only the gap is recorded."""
+    """A check of one measurement at every iterate that has it: of one that diverged only the gap is recorded.
+
+    Args:
+        trace: rows by iteration, each with "iteration".
+        name: of the measurement.
+        sides: from it left and right, for left ≤ right.
+
+    Returns:
+        (iteration, left, right), one after the other; with a name before it this is a ``Check``.
+
+    Example:
+        >>> trace = [{"iteration": 0, "gap": 2.0, "norm": 0.5}, {"iteration": 1, "gap": 1.0, "norm": 1.5}]
+        >>> check = "weights stay in the unit ball", sf.extending.each(trace, "norm", lambda norm: (norm, 1.0))
+        >>> list(check[1])  # iteration and both sides
+        [(0, 0.5, 1.0), (1, 1.5, 1.0)]
+    """
     return ((int(r["iteration"]), *sides(r[name])) for r in trace if name in r)
 
 
@@ -225,7 +272,19 @@ def _common_checks(certificate: Certificate, trace: Rows, resolution: float) -> 
 
 
 def never_increases(trace: Rows, resolution: float, what: str = "gap") -> Check:
-    """The check that no step makes the gap larger, which ``what`` calls by name."""
+    """The check that no step makes the gap larger, which ``what`` calls by name.
+
+    Args:
+        trace: rows by iteration, each with "iteration", "gap" and, where a step was taken from it, "step".
+        resolution: the gap below which values are rounding noise; a gap may rise by what rounding can add to it (``noise``).
+        what: the name.
+
+    Example:
+        >>> trace = [{"iteration": 0, "gap": 1.0, "step": 0.1}, {"iteration": 1, "gap": 1.5}]
+        >>> what, sides = sf.extending.never_increases(trace, resolution=0.0)
+        >>> what, list(sides)  # of each step the gap after and before
+        ('the gap never increases', [(0, 1.5, 1.0)])
+    """
     steps = ((a, b) for a, b in pairwise(trace) if "step" in a)
     rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps)
     return f"the {what} never increases", rows
@@ -238,7 +297,18 @@ def under_bound(trace: Rows, bound: Callable[[int], float], resolution: float) -
 
 
 def constant_step(trace: Rows, eta: float) -> Check:
-    """The check that every step is η."""
+    """The check that every step is η.
+
+    Args:
+        trace: rows by iteration, each with "iteration" and, where a step was taken from it, "step".
+        eta: η, which steps must equal exactly.
+
+    Example:
+        >>> trace = [{"iteration": 0, "gap": 1.0, "step": 0.1}, {"iteration": 1, "gap": 0.9, "step": 0.2}]
+        >>> what, sides = sf.extending.constant_step(trace, 0.1)
+        >>> [(iteration, left <= right) for iteration, left, right in sides]
+        [(0, True), (1, False)]
+    """
     return "every step is that of the certificate (difference)", each(
         trace, "step", lambda step: (abs(step - eta), 0.0)
     )

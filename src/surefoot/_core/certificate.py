@@ -52,7 +52,14 @@ class CertificateStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """One hypothesis with both sides; ``margin`` is log10 of their ratio (positive: holds), ``None`` beside a zero."""
+    """One hypothesis with both sides; ``margin`` is log10 of their ratio (positive: holds), ``None`` beside a zero.
+
+    Example:
+        >>> W = 0.1 * torch.eye(2, dtype=torch.float64)
+        >>> certificate = sf.certify(sf.nn.TwoLayerLinear(W, W), sf.SquaredLoss(W, W), "two-layer/corrected")
+        >>> [condition.name for condition in certificate.conditions if not condition.holds]
+        ['imbalance and margin: alpha1 > 0', 'first step: eta0 > 0']
+    """
 
     name: str
     left: float
@@ -107,6 +114,13 @@ class Certificate:
 
     Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
     audit can show where a run breaks them; they guarantee nothing.
+
+    Example:
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> net, loss = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0), sf.SquaredLoss(X, X)
+        >>> certificate = sf.certify(net, loss)
+        >>> certificate.holds, certificate.bound(100) < 1e-3 * certificate.initial_gap
+        (True, True)
     """
 
     system: str
@@ -408,7 +422,18 @@ def require_arrays(certificate: Certificate, hashes: Mapping[str, str]) -> None:
 def publish(
     enclosures: Mapping[str, tuple[float, float]], directions: Mapping[str, str], slack: float = SLACK
 ) -> dict[str, float]:
-    """Base quantities as published: the safe end of each rigorous enclosure, moved outwards by a relative slack."""
+    """Base quantities as published: the safe end of each rigorous enclosure, moved outwards by a relative slack.
+
+    Args:
+        enclosures: (lower end, upper end) of each quantity, at least 0.
+        directions: of each, "lower" or "upper": the end that is safe.
+        slack: the relative one.
+
+    Example:
+        >>> enclosures = {"smoothness": (3.99, 4.0), "strong_convexity": (1.0, 1.01)}  # rigorous
+        >>> sf.extending.publish(enclosures, {"smoothness": "upper", "strong_convexity": "lower"}, slack=0.25)
+        {'smoothness': 5.0, 'strong_convexity': 0.75}
+    """
     return {
         name: low * (1.0 - slack) if directions[name] == "lower" else high * (1.0 + slack)
         for name, (low, high) in enclosures.items()

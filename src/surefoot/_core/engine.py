@@ -78,6 +78,12 @@ class WeightsIterate:
         at: the weights.
         gap: loss minus optimal value at weights.
         gradient: of the loss, in the weights that are trained; others stay as they are.
+
+    Example:
+        >>> at = {"w": torch.ones(2, dtype=torch.float64)}
+        >>> iterate = sf.extending.WeightsIterate(at, lambda at: float(at["w"] @ at["w"]) / 2, lambda at: {"w": at["w"]})
+        >>> iterate.gap, iterate.gradient_squared, iterate.trial(0.5), iterate.after(0.5).gap
+        (1.0, 2.0, 0.25, 0.25)
     """
 
     def __init__(
@@ -154,6 +160,13 @@ class WeightsEngine(AlignedEngine):
         weights: where it starts, as copies of its own.
         gap: loss minus optimal value at weights; in a form that keeps its relative accuracy near the optimum.
         gradient: of the loss, in the weights that are trained; others stay as they are.
+
+    Example:
+        >>> start = {"w": torch.ones(2, dtype=torch.float64)}
+        >>> engine = sf.extending.WeightsEngine(start, lambda at: float(at["w"] @ at["w"]) / 2, lambda at: {"w": at["w"]})
+        >>> engine.move(0.5)
+        >>> engine.weights()["w"].tolist(), engine.iterate.gap
+        ([0.5, 0.5], 0.25)
     """
 
     name = "weights"

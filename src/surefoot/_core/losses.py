@@ -57,7 +57,13 @@ def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[
 
 
 class Loss(ABC):
-    """What is minimised: a loss with its optimal value, and the arrays that a certificate of it speaks of."""
+    """What is minimised: a loss with its optimal value, and the arrays that a certificate of it speaks of.
+
+    Example:
+        >>> loss = sf.SquaredLoss([[1.0], [2.0]], [[2.0], [4.0]])  # one of them
+        >>> isinstance(loss, sf.Loss), sorted(loss.arrays())  # what a certificate speaks of
+        (True, ['X', 'Y', 'optimum'])
+    """
 
     kind: str
     optimal_value: float
@@ -95,6 +101,13 @@ class LinearMapLoss(Loss):
         unique_optimum: whether the minimiser is unique on the reduced problem.
         basis: (n, r) orthonormal columns where X has rank r < n: all that training can change is Bᵀ W1. ``None`` otherwise.
         l2: of the penalty l2/2 ‖W‖²_F that it contains.
+
+    Example:
+        >>> loss = sf.SquaredLoss([[1.0, 0.0], [0.0, 2.0]], [[1.0], [2.0]])  # one of them
+        >>> isinstance(loss, sf.extending.LinearMapLoss), loss.shape
+        (True, (2, 1))
+        >>> round(loss.smoothness, 9), round(loss.strong_convexity, 9)
+        (4.0, 1.0)
     """
 
     quadratic: ClassVar[bool] = False

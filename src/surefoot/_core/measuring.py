@@ -24,10 +24,20 @@ def stored(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> tu
     Args:
         checked: the checker's record of the system.
         loss: the problem; the checker gets ``loss.reduced.arrays()``.
-        weights: the reduced ones.
+        weights: the reduced ones, by name.
+
+    Returns:
+        The problem of the checker, and the weights as arrays of NumPy.
 
     Raises:
         FormatError: what the checker does not read; see ``refusals.checkable``.
+
+    Example:
+        >>> from surefoot_check.two_layer import SYSTEM  # of your own system: docs/extending.md
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> problem, weights = sf.extending.stored(SYSTEM, sf.SquaredLoss(X, X), {"W1": X, "W2": X})
+        >>> sorted(weights), weights["W1"].shape  # arrays of NumPy
+        (['W1', 'W2'], (2, 2))
     """
     arrays = {name: array.cpu().numpy() for name, array in loss.reduced.arrays().items()}
     problem = checked.enclosures.load_problem(loss.reduced.kind, arrays, FAST)
@@ -38,8 +48,20 @@ def stored(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> tu
 def measured(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> Measured:
     """The base quantities as published and the sizes, of these arrays; quantities without a finite bound are left out.
 
+    Args:
+        checked: the checker's record of the system.
+        loss: the problem; the checker gets ``loss.reduced.arrays()``.
+        weights: the reduced ones, by name.
+
     Raises:
         ValueError: arrays that the checker does not read, or whose bounds overflow.
+
+    Example:
+        >>> from surefoot_check.two_layer import SYSTEM  # of your own system: docs/extending.md
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> found = sf.extending.measured(SYSTEM, sf.SquaredLoss(X, X), {"W1": X, "W2": X})
+        >>> 1.0 < found.published["smoothness"] < 1.00001  # K = 1, moved outwards
+        True
     """
     with checkable("the network or the data is", SCALE):
         problem, stored_weights = stored(checked, loss, weights)

@@ -34,10 +34,21 @@ class Plan:
     """A theorem, what computes its schedule where its conditions hold, and what chooses its free ``parameters``; in floats.
 
     Attributes:
+        theorem: of the checker.
+        schedule: from all quantities the guaranteed gap, as segments of constant rate.
+        parameters: from the measured quantities the free choices by name; none by default.
         recertifiable: whether it can be evaluated at later iterates; not where it speaks of initial weights alone.
         untrainable: why no run is trained by it, and what to do; empty where one is.
         largest: the largest constant step that the choices among the quantities admit, for a theorem that may be asked about one
             (``OWN_STEP``). ``parameters`` then choose for that step; where nothing admits it, what admits the largest.
+
+    Example:
+        >>> from surefoot_check.statement import Segment, Theorem
+        >>> class Halves(Theorem):  # in docs/extending.md with conditions and obligations
+        ...     conditions = obligations = lambda self, *quantities: []
+        >>> plan = sf.extending.Plan(Halves(), lambda q: [Segment(0, None, q["initial_gap"], 0.5, 0.1)])
+        >>> plan.schedule({"initial_gap": 8.0})
+        [Segment(start=0, count=None, level=8.0, decrease=0.5, main_step=0.1, other_step=0.0)]
     """
 
     theorem: Theorem

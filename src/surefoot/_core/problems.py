@@ -16,8 +16,18 @@ from .validate import unknown
 def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
     """The loss whose ``arrays()`` these are.
 
+    Args:
+        kind: ``loss.kind``, as a certificate states it.
+        arrays: by name, as in a run directory.
+
     Raises:
         ValueError: an unknown kind, a missing array, or arrays that do not fit.
+
+    Example:
+        >>> loss = sf.SquaredLoss([[1.0, 0.0], [0.0, 2.0]], [[1.0], [1.0]])
+        >>> again = sf.extending.loss_of(loss.kind, loss.arrays())  # as from a run directory
+        >>> again.smoothness == loss.smoothness
+        True
     """
     try:
         if kind == SquaredLoss.kind:

@@ -19,7 +19,21 @@ class NotCertifiable(ValueError):
 
 @contextmanager
 def checkable(what: str, advice: str) -> Iterator[None]:
-    """What is beyond the checker's limits, or overflows on the way to a bound, is a ``ValueError`` that says what to do."""
+    """What is beyond the checker's limits, or overflows on the way to a bound, is a ``ValueError`` that says what to do.
+
+    Args:
+        what: of what, with its verb: "the network is".
+        advice: what to do; of what is too large for the checker it says so itself.
+
+    Raises:
+        ValueError: where the block raises ``FormatError``, ``NotFiniteError`` or ``ArithmeticError``.
+
+    Example:
+        >>> with sf.extending.checkable("the network is", "scale the weights to order 1"):
+        ...     bound = 1e300**2
+        Traceback (most recent call last):
+        ValueError: the network is out of the range of certificates: ...; scale the weights to order 1
+    """
     try:
         yield
     except (FormatError, NotFiniteError, ArithmeticError) as error:

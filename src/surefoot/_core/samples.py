@@ -16,8 +16,18 @@ class SampleLoss(Loss):
 
     Gaps are measured from 0, the least value that there can be: the theorems of such networks are about interpolation.
 
+    Args:
+        X: (N, d), a tensor, an array, or nested lists; float32 is converted.
+        Y: (N, p) or (N,), likewise.
+        name: what errors call Y.
+
     Raises:
-        TypeError, ValueError: as ``validate.real``, or different numbers of rows.
+        TypeError, ValueError: X or Y is no finite array of real numbers, or they have different numbers of rows.
+
+    Example:
+        >>> loss = sf.extending.SampleLoss([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [1.0, 2.0, 3.0])
+        >>> loss, loss.optimal_value  # gaps are the loss itself
+        (SampleLoss(X 3x2, Y 3x1), 0.0)
     """
 
     kind = "samples"
@@ -40,11 +50,23 @@ class SampleLoss(Loss):
 
 
 def sample_loss(loss: object, alternative: str = "") -> SampleLoss:
-    """The loss, for a system that needs its samples; ``alternative`` is what else it takes that has a penalty.
+    """The loss, for a system that needs its samples.
+
+    Args:
+        loss: a ``SampleLoss``, or a squared loss of rows.
+        alternative: what else the system takes that has a penalty, as errors add it: " or ...".
 
     Raises:
         TypeError: another kind of loss, or a squared loss of statistics only.
         ValueError: a squared loss with options that only linear maps take.
+
+    Example:
+        >>> X, Y = torch.eye(3, 2, dtype=torch.float64), torch.ones(3, 1, dtype=torch.float64)
+        >>> sf.extending.sample_loss(sf.SquaredLoss(X, Y))
+        SampleLoss(X 3x2, Y 3x1)
+        >>> sf.extending.sample_loss(sf.SquaredLoss(X, Y, l2=0.1))
+        Traceback (most recent call last):
+        ValueError: loss has l2, which only networks take that are linear maps; ...
     """
     if isinstance(loss, SampleLoss):
         return loss

@@ -18,6 +18,16 @@ class StepRule(ABC):
     """Chooses the step size at each iterate.
 
     ``certified_by`` names the theorems under whose certificate every step of the rule carries the guarantee.
+
+    Example:
+        >>> class HalfPolyak(sf.extending.StepRule):
+        ...     name, needs = "half-polyak", frozenset({"gradient_squared"})
+        ...     def step(self, engine):
+        ...         return engine.iterate.gap / engine.iterate.gradient_squared / 2
+        >>> loss = sf.SquaredLoss(torch.eye(2, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(2, 1, width=4, seed=0)
+        >>> sf.descend(net, loss, steps=HalfPolyak(), tolerance=1e-6).status.value
+        'converged'
     """
 
     name: ClassVar[str]

@@ -46,6 +46,12 @@ class Measured:
         sizes: of network and problem, as the certificate states them.
         choices: choices to try, beyond those that the theorem makes.
         missing: where something has no bound, the condition that says so; nothing is evaluated then.
+
+    Example:
+        >>> positive = sf.extending.Condition("mu > 0", 0.0, ">", 0.0, holds=False, margin=None)
+        >>> found = sf.extending.Measured({"smoothness": 4.0}, {"n": 3}, missing=positive)
+        >>> print(found.missing)  # the certificate fails with it, instead of an error
+        FAILS: mu > 0  [0 > 0]
     """
 
     published: Mapping[str, float]
@@ -70,6 +76,15 @@ class System(ABC):
         no_trajectory: of what the program trains without a trajectory that a theorem speaks of: what its directory has instead.
             Empty where there is one.
         formats: other formats of config.json that it writes, each with what its directory has and what to do with it.
+
+    Example:
+        >>> class Mine(sf.extending.System):  # without theorems so far
+        ...     name, network_name = "mine", "MyNet"
+        ...     words = sf.extending.Words(instead={"certify": "of MyNet nothing is proved yet"})
+        >>> Mine().refusal("certify")
+        'of MyNet nothing is proved yet'
+        >>> Mine().refusal("trace")
+        "system 'mine' records no loops of one's own; sf.descend(net, loss) records its iterations"
     """
 
     name: ClassVar[str]
@@ -102,6 +117,10 @@ class Certifiable(System, Generic[Net, P]):
         default_theorem: what is certified where nothing is asked for.
         aim: relative gap whose guaranteed count decides between admissible choices.
         given: what ``sf.certify`` takes by name for it, beside or in place of a loss.
+
+    Example:
+        >>> sorted(sf.extending.Certifiable.__abstractmethods__)  # what to write; docs/extending.md does
+        ['measured', 'problem', 'rebuild', 'reduced']
     """
 
     network: type[Net]
@@ -233,6 +252,11 @@ class Descendable(Certifiable[Net, P]):
         rules: its step rules by name; by default those that are no system's own.
         engines: names of its engines; by default that of the shared one.
         fixed: names of those of its (reduced) weights that are not trained; ``None`` where iterates are no weights of a network.
+
+    Example:
+        >>> more = sf.extending.Descendable.__abstractmethods__ - sf.extending.Certifiable.__abstractmethods__
+        >>> sorted(more)  # what to write beyond that; docs/extending.md does
+        ['audit', 'engine', 'resolution', 'write']
     """
 
     rules: ClassVar[Mapping[str, type[StepRule]]] = SHARED_RULES
@@ -261,7 +285,13 @@ class Descendable(Certifiable[Net, P]):
 
 
 class Recordable(Descendable[Net, P]):
-    """A system whose networks are trained: ``sf.Trace`` records loops of one's own, ``certify_every`` certifies iterates."""
+    """A system whose networks are trained: ``sf.Trace`` records loops of one's own, ``certify_every`` certifies iterates.
+
+    Example:
+        >>> more = sf.extending.Recordable.__abstractmethods__ - sf.extending.Descendable.__abstractmethods__
+        >>> sorted(more)  # what to write beyond that
+        ['at', 'gradient', 'measure', 'recorded']
+    """
 
     fixed = frozenset()
 
@@ -360,7 +390,19 @@ PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
 
 
 def linear_map(loss: Loss) -> LinearMapLoss:
-    """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
+    """The loss, for a system whose networks are linear maps.
+
+    Raises:
+        TypeError: it is no ``LinearMapLoss``.
+
+    Example:
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> sf.extending.linear_map(sf.SquaredLoss(X, X)).smoothness  # the constants that its theorems are about
+        1.0
+        >>> sf.extending.linear_map(sf.extending.SampleLoss(X, X))
+        Traceback (most recent call last):
+        TypeError: loss is a SampleLoss; ...
+    """
     if isinstance(loss, nn.modules.loss._Loss):
         raise TypeError(
             f"loss is {kind_of(loss)}, which has no data; pass a loss of sf, for example sf.SquaredLoss(X, Y)"
@@ -371,6 +413,16 @@ def linear_map(loss: Loss) -> LinearMapLoss:
 
 
 def map_resolution(loss: LinearMapLoss, scale: float) -> float:
-    """The gap that rounding can cause near W*, and by a product of layers whose spectral norms have the product ``scale``."""
+    """The gap that rounding can cause near W*, and by a product of layers whose spectral norms have the product ``scale``.
+
+    Args:
+        loss: of the product.
+        scale: at least 0; for a single layer its norm.
+
+    Example:
+        >>> X = torch.eye(2, dtype=torch.float64)
+        >>> 0.0 < sf.extending.map_resolution(sf.SquaredLoss(X, X), scale=1.0) < 1e-25  # smaller gaps are rounding
+        True
+    """
     error = PRODUCT_ROUNDING * scale
     return max(loss.gap_resolution, 0.5 * loss.smoothness * error * error)

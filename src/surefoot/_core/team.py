@@ -183,6 +183,13 @@ def together(program: Callable[[], T]) -> T | None:
         RuntimeError: not started by ``torchrun``, and no process group is initialised.
         ValueError: what ``torchrun`` sets in the environment is set in part, or wrong; so is ``SUREFOOT_RANK_TIMEOUT``.
         RankLostError: not all ranks came; on the other ranks: rank 0 is stopped, or ended without dismissing them.
+
+    Example:
+        >>> def main():  # of train.py, started by torchrun --nproc-per-node=4 train.py
+        ...     return sf.SquaredLoss(np.load("X.npy", mmap_mode="r"), np.load("Y.npy"))  # each rank reads a quarter of the rows
+        >>> sf.distributed.run(main)  # and without torchrun
+        Traceback (most recent call last):
+        RuntimeError: there are no ranks to share the work; start the program with torchrun
     """
     global _current, _joined
     if _joined:  # the other ranks serve the outer one

@@ -89,9 +89,21 @@ def class_numbers(name: str, value: Any, X: Tensor, what: str = "class indices",
 def real(name: str, value: Any, dimensions: int) -> Tensor:
     """``value`` as a finite, non-empty float64 tensor with that many dimensions (float32 is converted, exactly).
 
+    Args:
+        name: what errors call it.
+        value: a tensor, an array, or nested lists of numbers.
+        dimensions: how many it must have.
+
     Raises:
         TypeError: wrong kind or dtype.
         ValueError: wrong number of dimensions, empty, NaN or infinite (the first such position is named).
+
+    Example:
+        >>> sf.extending.real("W", np.ones((1, 2), dtype=np.float32), 2)
+        tensor([[1., 1.]], dtype=torch.float64)
+        >>> sf.extending.real("W", [[1.0, np.nan]], 2)
+        Traceback (most recent call last):
+        ValueError: W has nan at index (0, 1) (1 such entries); remove or impute these rows
     """
     tensor = as_tensor(name, value)
     if tensor.ndim != dimensions:
@@ -127,7 +139,21 @@ def holds_numbers(name: str, tensor: Tensor) -> None:
 
 
 def network_weight(name: str, W: Tensor) -> None:
-    """Raise ``TypeError`` unless a weight, which errors call ``name``, is float64, ``ValueError`` unless it is finite."""
+    """Refuse a weight, which errors call ``name``, that is not of float64 or not finite.
+
+    Args:
+        name: such as "net.W1".
+        W: of any shape.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a NaN or infinite entry, or the device meta.
+
+    Example:
+        >>> sf.extending.network_weight("net.W1", torch.ones(2, 2))
+        Traceback (most recent call last):
+        TypeError: net.W1 has dtype float32; use float64: net.double()
+    """
     if W.dtype != torch.float64:
         raise TypeError(f"{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
     holds_numbers(name, W)
@@ -205,6 +231,17 @@ def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:
-    """The error for a name that is not among ``known``, with the nearest one suggested."""
+    """The error for a name that is not among ``known``, with the nearest one suggested.
+
+    Args:
+        what: what has the name, such as "theorem".
+        name: the one that was given.
+        known: all that there are.
+
+    Example:
+        >>> raise sf.extending.unknown("engine", "wieghts", ["weights", "layers"])
+        Traceback (most recent call last):
+        ValueError: unknown engine 'wieghts'; did you mean 'weights'? known: layers, weights
+    """
     names = sorted(known)
     return ValueError(f"unknown {what} {name!r}; {did_you_mean(name, names)}known: {', '.join(names)}")

@@ -45,6 +45,11 @@ class Words:
         own_steps: of a method that has steps of its own: what is said, under which name, in place of a first step. No number is
             the step of an iteration then.
         steps_taken: of such a run, name, text and remark of what it did take.
+
+    Example:
+        >>> words = sf.extending.Words(symbols={"smoothness": ("K", "largest eigenvalue of XᵀX")}, subject="this matrix")
+        >>> words.symbols["smoothness"][0], words.iterations  # what is left out has its default
+        ('K', 'iterations')
     """
 
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)
