@@ -119,6 +119,14 @@ QUOTED = (
     Quoted("docs/learned.md", r"# ([\d.]+), below which ten steps", "layers.constant"),
     Quoted("docs/systems/two-layer.md", r"# (\d+) guaranteed", "cert.iterations_to(1e-10)", 0.03),
     Quoted("docs/systems/two-layer.md", r"guaranteed, (\d+) taken", "run.iterations", 0.05),
+    Quoted("docs/howto/learning-rate.md", r"True, and (\d+) iterations", "cert.iterations_to(1e-6)"),
+    Quoted(
+        "docs/howto/learning-rate.md",
+        r"# step=([\d.]+), and every",
+        'float(sf.certify(model, loss, step=1e-3).suggestion.split(",")[0][5:])',
+    ),
+    Quoted("docs/howto/learning-rate.md", r"# ([\d.]+): the step with", "best"),
+    Quoted("docs/howto/trained.md", r"below (1e-12)", "1e-12 * (cert.radius < 1e-12)"),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 
@@ -180,6 +188,7 @@ SHORTER = {
         "--width 1000": "--width 100",
         "--range 1,1.95 --out": "--range 1,1.95 --epochs 2 --iterations 20 --out",
     },
+    "docs/howto/compare.md": {"(20, 80)": "(20,)"},  # drawing the report of each run takes more than a second
     "docs/scale.md": {"--samples 200": "--samples 10 --width 20", "--inputs raw": "--width 100 --inputs raw"},
 }
 """Settings of the fast form."""
@@ -187,7 +196,7 @@ SHORTER = {
 
 def write_files(document: str) -> None:
     """The reader's files that a document's commands name."""
-    if document in ("README.md", "docs/quickstart.md"):
+    if document in ("README.md", "docs/quickstart.md", "docs/howto/deblur.md"):
         rng = np.random.default_rng(0)
         Path("scans").mkdir()
         for name in ("PHOTO.png", "photo.jpg", "scans/a.png"):
@@ -256,6 +265,7 @@ DOCUMENTS = [
             "systems/deconvolution",
         )
     ),
+    *(f"docs/howto/{page.name}" for page in sorted((ROOT / "docs" / "howto").glob("*.md"))),
 ]
 
 
