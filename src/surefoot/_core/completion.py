@@ -45,6 +45,14 @@ class MatrixCompletion(QuadraticLoss):
     Raises:
         TypeError: indices that are no integers, or values of a wrong dtype.
         ValueError: empty, mismatched or non-finite data, values beyond 1e20, an index out of range, or a shape that is none.
+
+    Example:
+        >>> table = torch.outer(torch.arange(1.0, 7.0), torch.arange(1.0, 6.0)).double()
+        >>> rows, columns = torch.where(torch.arange(30).reshape(6, 5) % 4 > 0)  # of four entries three were seen
+        >>> loss = sf.MatrixCompletion(rows, columns, table[rows, columns], shape=(6, 5))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=1, std=0.1, seed=0)
+        >>> sf.descend(net, loss).status.value, torch.allclose(net.end_to_end(), table, atol=1e-3)
+        ('converged', True)
     """
 
     kind = "completion"

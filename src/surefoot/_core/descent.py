@@ -59,10 +59,23 @@ def certify(
             and feed-forward networks.
         given: what a system takes by name. ``sf.nn.LearnedInverse``: ``interval=(l, u)``, in place of a loss.
 
+    Returns:
+        The certificate: ``holds``, ``conditions`` with both sides, ``bound(t)`` and ``iterations_to(relative_gap)``.
+
     Raises:
         TypeError: an unknown kind of network, a name that its system does not take, or weights that are not float64.
         ValueError: shapes that do not fit, non-finite weights, frozen ones of a system that trains all, an unknown theorem, or a
             step that is not positive and finite, or of a theorem that speaks of no constant step.
+
+    Example:
+        >>> X = torch.randn(20, 3).double()
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> mine = sf.certify(net, loss, step=0.1)  # is my learning rate guaranteed to work?
+        >>> mine.holds, mine.suggestion
+        (False, 'step=..., and every smaller one, is certified')
+        >>> sf.certify(net, loss, step=1e-3).iterations_to(1e-6) < 1e4
+        True
     """
     system, net = adopted(net, loss, theorem)
     asked = {} if step is None else {"step": positive("step", step, "a positive and finite number")}
@@ -155,6 +168,16 @@ def descend(
         TypeError, ValueError: bad arguments; a certificate of other arrays.
         RunDirectoryError: a directory that exists (without ``resume``), that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
+
+    Example:
+        >>> X = torch.randn(20, 3).double()
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> run = sf.descend(net, loss, tolerance=1e-8, directory="runs/first")  # surefoot-check runs/first
+        >>> run.status.value, run.certified, run.audit().holds
+        ('converged', True, True)
+        >>> run.iterations < run.guaranteed_iterations(1e-8)  # what was guaranteed before the first step
+        True
     """
     listeners = Listeners(callbacks)
     with ExitStack() as held:

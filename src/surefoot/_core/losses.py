@@ -266,6 +266,16 @@ class SquaredLoss(QuadraticLoss):
         TypeError: integer, half-precision or complex data; an option of another kind.
         ValueError: empty, mismatched, non-finite or zero data, or data of a scale outside 1e-20 to 1e20; an option out of range,
             weights that are negative, not finite or all 0, or with an intercept constant X.
+
+    Example:
+        >>> X = torch.randn(30, 3).double()
+        >>> Y = X @ torch.tensor([1.0, 2.0, 3.0]).double() + 5.0
+        >>> loss = sf.SquaredLoss(X, Y, intercept=True)
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> run = sf.descend(net, loss)
+        >>> W = net.end_to_end().detach()
+        >>> [round(float(value), 3) for value in (*W, loss.intercept(W))]
+        [1.0, 2.0, 3.0, 5.0]
     """
 
     kind = "squared"
@@ -454,8 +464,19 @@ class MatrixSensing(QuadraticLoss):
     With nm or more measurements of full rank the minimiser is unique; otherwise only the Polyak-Łojasiewicz inequality holds,
     and the theorems use their form without a known minimiser.
 
+    Args:
+        A: (M, n, m), float64 or float32 (converted to float64): the measurement matrices.
+        y: (M,), what was measured.
+
     Raises:
         TypeError, ValueError: as ``SquaredLoss``.
+
+    Example:
+        >>> A, W = torch.randn(12, 3, 2).double(), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).double()
+        >>> loss = sf.MatrixSensing(A, (A * W).sum((1, 2)))  # twelve measurements of six entries
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> sf.descend(net, loss).certified, torch.allclose(net.end_to_end(), W, atol=1e-3)
+        (True, True)
     """
 
     kind = "sensing"

@@ -42,6 +42,15 @@ def register(system: System) -> None:
     Raises:
         TypeError: no system, or one whose class lacks a name, words, or what its kind needs.
         ValueError: a name, a class of networks or the id of a theorem that is taken, or that is none.
+
+    Example:
+        >>> class Mine(sf.extending.System):  # without theorems so far; docs/extending.md has one in full
+        ...     name, network_name = "mine", "MyNet"
+        ...     words = sf.extending.Words(instead={"certify": "of MyNet nothing is proved yet"})
+        >>> sf.register(Mine())
+        >>> sf.register(Mine())
+        Traceback (most recent call last):
+        ValueError: system has the name 'mine', which is taken; give it another name
     """
     if not isinstance(system, System):
         raise TypeError(

@@ -64,6 +64,15 @@ class Run:
         stopped_by: the signal that interrupted it in this process, if one did.
         config: settings, for the record.
         directory: where it was written, if anywhere.
+
+    Example:
+        >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> sf.descend(net, loss, tolerance=1e-8).save("runs/kept").name
+        'kept'
+        >>> run = sf.Run.load("runs/kept")
+        >>> run.status.value, run.gaps[-1] <= 1e-8 * run.gaps[0], run.audit().holds
+        ('converged', True, True)
     """
 
     certificate: Certificate

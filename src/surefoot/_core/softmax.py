@@ -39,6 +39,14 @@ class SoftmaxRegression(LinearMapLoss):
         TypeError: wrong dtype of X or labels, or an l2 that is no number.
         ValueError: mismatched, empty, non-finite or badly scaled data, a label out of range, a negative l2, an offset that does
             not fit.
+
+    Example:
+        >>> X = torch.randn(30, 3).double()
+        >>> loss = sf.SoftmaxRegression(X, (X[:, 0] > 0).long(), l2=0.1)
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> run = sf.descend(net, loss)
+        >>> run.certified, bool(((net(X).argmax(1) == 1) == (X[:, 0] > 0)).double().mean() > 0.9)
+        (True, True)
     """
 
     kind = "softmax"

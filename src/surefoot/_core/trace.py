@@ -119,7 +119,27 @@ class Trace:
     be of the weights that the certificate speaks of.
 
     Args:
-        loss: the loss that is minimised.
+        loss: the loss of ``sf`` that is minimised.
+
+    Attributes:
+        rows: the measurements of each recorded iterate by name, float64 numbers: ``iteration``, ``gap``, before an update
+            ``step``, and those of the network's system.
+        resolution: the gap that rounding alone can cause.
+
+    Example:
+        >>> X = torch.randn(20, 3).double()
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> certificate, trace = sf.certify(net, loss, step=1e-3), sf.Trace(loss)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        >>> for _ in range(20):
+        ...     trace.record(net, 1e-3)
+        ...     optimizer.zero_grad()
+        ...     (0.5 * (net(X)[:, 0] - X.sum(1)).square().sum()).backward()
+        ...     optimizer.step()
+        >>> trace.record(net)
+        >>> sf.audit(trace, certificate).verdict
+        'no violation'
     """
 
     def __init__(self, loss: Loss) -> None:
@@ -190,9 +210,26 @@ class Trace:
 def audit(trace: Trace, certificate: Certificate) -> Audit:
     """Check every inequality of the certificate's theorem along a trace recorded by a loop of one's own.
 
+    Args:
+        trace: recorded from the weights and on the data that the certificate is of, closed by ``trace.record(net)``.
+        certificate: of ``sf.certify``, of a constant step with ``step=``; it need not hold: then only what holds for every run is
+            checked.
+
+    Returns:
+        The audit: each inequality with its worst ratio and first violation.
+
     Raises:
         ValueError: an empty trace, or one that starts from other weights or data than those of the certificate.
         TypeError: no trace, or one of another system than the certificate's.
+
+    Example:
+        >>> loss = sf.SquaredLoss(torch.eye(2).double(), torch.eye(2).double())
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> certificate, trace = sf.certify(net, loss, step=1e-2), sf.Trace(loss)
+        >>> for step in (1e-2, None):  # the loop says that it takes the step, and forgets to
+        ...     trace.record(net, step)
+        >>> [line.name for line in sf.audit(trace, certificate).lines if "each iterate" in line.name and not line.holds]
+        ['each iterate is a gradient step from the one before (relative defect)']
     """
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is {kind_of(trace)}; pass an sf.Trace (of a Run of sf.descend: run.audit())")

@@ -30,6 +30,13 @@ def newton(net: nn.Sequential, loss: Any, steps: int = 50) -> list[float]:
 
     Raises:
         TypeError, ValueError: as ``sf.certify``; another loss; too many parameters.
+
+    Example:
+        >>> X, labels = torch.randn(20, 3).double(), torch.arange(20) % 2
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2)).double()
+        >>> loss = sf.TorchLoss(torch.nn.CrossEntropyLoss(), X, labels, weight_decay=0.1)
+        >>> sf.newton(net, loss)[-1] < 1e-12, sf.certify(net, loss).radius < 1e-9
+        (True, True)
     """
     steps = positive_integer("steps", steps)
     if not isinstance(net, nn.Sequential):

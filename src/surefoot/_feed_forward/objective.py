@@ -40,6 +40,18 @@ class TorchLoss(Loss):
     Raises:
         TypeError: another criterion, or arrays of another dtype.
         ValueError: settings or shapes that do not fit, entries that are not finite, or class numbers below 0.
+
+    Example:
+        >>> X, criterion = torch.randn(20, 3).double(), torch.nn.MSELoss()
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 1)).double()
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
+        >>> for _ in range(200):
+        ...     optimizer.zero_grad()
+        ...     criterion(net(X)[:, 0], X.sum(1)).backward()
+        ...     optimizer.step()
+        >>> loss = sf.TorchLoss(criterion, X, X.sum(1), weight_decay=0.1)  # has it converged?
+        >>> sf.certify(net, loss).radius < 1e-3  # a minimum is as near as that
+        True
     """
 
     optimal_value = 0.0

@@ -74,8 +74,18 @@ def gradient_flow(
             that is small beside the weights need not be small beside a late gap.
         max_evaluations: limit on the gradients computed.
 
+    Returns:
+        The flow at the times that were reached; its status says why it ended.
+
     Raises:
         TypeError, ValueError: times that are no sequence or do not increase, or arguments as for ``sf.descend``.
+
+    Example:
+        >>> X, y = torch.randn(3, 2).double(), torch.randn(3).double()
+        >>> net = sf.nn.ImplicitReLU.gaussian(2, width=8)
+        >>> flow = sf.gradient_flow(net, sf.SquaredLoss(X, y), [0.0, 0.1, 0.2], relative_tolerance=1e-6)
+        >>> flow.status.value, flow.outputs.shape, flow.gaps[0] > flow.gaps[1] > flow.gaps[2]
+        ('converged', torch.Size([3, 3, 1]), True)
     """
     import numpy as np
     from scipy.integrate import solve_ivp

@@ -219,9 +219,24 @@ def watch(
         directory: keep the history there, in ``watch.json``, for the report of a run that ``sf.descend`` writes into the same
             directory. Must not exist or be empty.
 
+    Returns:
+        The watch: its ``certified`` is the iteration asked for, ``None`` before; ``certificate`` and ``history`` say why.
+
     Raises:
         TypeError: a network or loss that is not supported; a plain network may be in float32.
         ValueError: an argument out of range, or shapes that do not fit.
         RunDirectoryError: a directory that has a run already.
+
+    Example:
+        >>> X, y = torch.randn(5, 3).double(), torch.randn(5).double()
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+        >>> optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+        >>> watch = sf.watch(net, sf.SquaredLoss(X, y), every=50, share=1.0)
+        >>> while watch.certified is None and watch.iteration < 2000:
+        ...     optimizer.zero_grad()
+        ...     (net(X)[:, 0] - y).square().sum().backward()
+        ...     optimizer.step()
+        ...     _ = watch.step()
+        surefoot: from iteration ... on an exact fit is guaranteed within ... of the weights (margin ...)
     """
     return Watch(net, loss, every, share, report, directory, batch, delta)
