@@ -66,9 +66,10 @@ class Audit:
     """All inequalities of a certificate along one trace. ``resolution`` is the gap below which values are rounding noise.
 
     Example:
-        >>> X = torch.eye(2, dtype=torch.float64)
-        >>> net, loss = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0), sf.SquaredLoss(X, X)
-        >>> audit = sf.descend(net, loss, certificate=sf.certify(net, loss), max_iterations=20).audit()
+        >>> loss = sf.SquaredLoss(np.eye(2), np.eye(2))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0)
+        >>> run = sf.descend(net, loss, certificate=sf.certify(net, loss), max_iterations=20)
+        >>> audit = run.audit()
         >>> audit.holds, audit.violations
         (True, 0)
     """
@@ -195,8 +196,8 @@ def noise(gap: float, resolution: float) -> float:
         resolution: the gap that rounding alone can cause at the optimum.
 
     Example:
-        >>> f"{sf.extending.noise(gap=1e-4, resolution=1e-16):.1e}"  # far above the resolution
-        '2.0e-10'
+        >>> sf.extending.noise(gap=1e-4, resolution=1e-16) > 1e-10  # far above the resolution
+        True
     """
     return 2.0 * math.sqrt(gap) * math.sqrt(resolution) + resolution
 
@@ -228,9 +229,12 @@ def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], reso
 
     Example:
         >>> X = torch.eye(2, dtype=torch.float64)
-        >>> cert = sf.certify(sf.nn.TwoLayerLinear.certifiable(sf.SquaredLoss(X, X)), sf.SquaredLoss(X, X))
-        >>> trace = [{"iteration": 0, "gap": cert.bound(0), "step": 0.1}, {"iteration": 1, "gap": 0.0}]
-        >>> sf.extending.audited(cert, trace, [sf.extending.never_increases(trace, 0.0)], resolution=0.0)
+        >>> loss = sf.SquaredLoss(X, X)
+        >>> cert = sf.certify(sf.nn.TwoLayerLinear.certifiable(loss), loss)
+        >>> trace = [{"iteration": 0, "gap": cert.bound(0), "step": 0.1}]
+        >>> trace += [{"iteration": 1, "gap": 0.0}]
+        >>> checks = [sf.extending.never_increases(trace, 0.0)]
+        >>> sf.extending.audited(cert, trace, checks, resolution=0.0)
         <Audit against two-layer/...: no violation, 2 inequalities>
     """
     steps = [a for a, _ in pairwise(trace) if "step" in a]
@@ -253,9 +257,10 @@ def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) 
         (iteration, left, right), one after the other; with a name before it this is a ``Check``.
 
     Example:
-        >>> trace = [{"iteration": 0, "gap": 2.0, "norm": 0.5}, {"iteration": 1, "gap": 1.0, "norm": 1.5}]
-        >>> check = "weights stay in the unit ball", sf.extending.each(trace, "norm", lambda norm: (norm, 1.0))
-        >>> list(check[1])  # iteration and both sides
+        >>> trace = [{"iteration": 0, "norm": 0.5}, {"iteration": 1, "norm": 1.5}]
+        >>> sides = sf.extending.each(trace, "norm", lambda norm: (norm, 1.0))
+        >>> check = "weights stay in the unit ball", sides
+        >>> list(sides)  # of each iteration both
         [(0, 0.5, 1.0), (1, 1.5, 1.0)]
     """
     return ((int(r["iteration"]), *sides(r[name])) for r in trace if name in r)
@@ -304,7 +309,7 @@ def constant_step(trace: Rows, eta: float) -> Check:
         eta: η, which steps must equal exactly.
 
     Example:
-        >>> trace = [{"iteration": 0, "gap": 1.0, "step": 0.1}, {"iteration": 1, "gap": 0.9, "step": 0.2}]
+        >>> trace = [{"iteration": 0, "step": 0.1}, {"iteration": 1, "step": 0.2}]
         >>> what, sides = sf.extending.constant_step(trace, 0.1)
         >>> [(iteration, left <= right) for iteration, left, right in sides]
         [(0, True), (1, False)]

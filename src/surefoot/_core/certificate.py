@@ -56,7 +56,8 @@ class Condition:
 
     Example:
         >>> W = 0.1 * torch.eye(2, dtype=torch.float64)
-        >>> certificate = sf.certify(sf.nn.TwoLayerLinear(W, W), sf.SquaredLoss(W, W), "two-layer/corrected")
+        >>> net, loss = sf.nn.TwoLayerLinear(W, W), sf.SquaredLoss(W, W)
+        >>> certificate = sf.certify(net, loss, "two-layer/corrected")
         >>> [condition.name for condition in certificate.conditions if not condition.holds]
         ['imbalance and margin: alpha1 > 0', 'first step: eta0 > 0']
     """
@@ -116,8 +117,8 @@ class Certificate:
     audit can show where a run breaks them; they guarantee nothing.
 
     Example:
-        >>> X = torch.eye(2, dtype=torch.float64)
-        >>> net, loss = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0), sf.SquaredLoss(X, X)
+        >>> loss = sf.SquaredLoss(np.eye(2), np.eye(2))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(2, 2, width=400, std=0.05, seed=0)
         >>> certificate = sf.certify(net, loss)
         >>> certificate.holds, certificate.bound(100) < 1e-3 * certificate.initial_gap
         (True, True)
@@ -430,8 +431,9 @@ def publish(
         slack: the relative one.
 
     Example:
-        >>> enclosures = {"smoothness": (3.99, 4.0), "strong_convexity": (1.0, 1.01)}  # rigorous
-        >>> sf.extending.publish(enclosures, {"smoothness": "upper", "strong_convexity": "lower"}, slack=0.25)
+        >>> enclosures = {"smoothness": (3.99, 4.0), "strong_convexity": (1.0, 1.01)}
+        >>> directions = {"smoothness": "upper", "strong_convexity": "lower"}
+        >>> sf.extending.publish(enclosures, directions, slack=0.25)
         {'smoothness': 5.0, 'strong_convexity': 0.75}
     """
     return {

@@ -81,7 +81,8 @@ class WeightsIterate:
 
     Example:
         >>> at = {"w": torch.ones(2, dtype=torch.float64)}
-        >>> iterate = sf.extending.WeightsIterate(at, lambda at: float(at["w"] @ at["w"]) / 2, lambda at: {"w": at["w"]})
+        >>> gap = lambda at: float(at["w"] @ at["w"]) / 2
+        >>> iterate = sf.extending.WeightsIterate(at, gap, lambda at: {"w": at["w"]})
         >>> iterate.gap, iterate.gradient_squared, iterate.trial(0.5), iterate.after(0.5).gap
         (1.0, 2.0, 0.25, 0.25)
     """
@@ -163,7 +164,8 @@ class WeightsEngine(AlignedEngine):
 
     Example:
         >>> start = {"w": torch.ones(2, dtype=torch.float64)}
-        >>> engine = sf.extending.WeightsEngine(start, lambda at: float(at["w"] @ at["w"]) / 2, lambda at: {"w": at["w"]})
+        >>> gap = lambda at: float(at["w"] @ at["w"]) / 2
+        >>> engine = sf.extending.WeightsEngine(start, gap, lambda at: {"w": at["w"]})
         >>> engine.move(0.5)
         >>> engine.weights()["w"].tolist(), engine.iterate.gap
         ([0.5, 0.5], 0.25)

@@ -33,9 +33,10 @@ def stored(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> tu
         FormatError: what the checker does not read; see ``refusals.checkable``.
 
     Example:
-        >>> from surefoot_check.two_layer import SYSTEM  # of your own system: docs/extending.md
+        >>> from surefoot_check.two_layer import SYSTEM  # or your own: docs/extending.md
         >>> X = torch.eye(2, dtype=torch.float64)
-        >>> problem, weights = sf.extending.stored(SYSTEM, sf.SquaredLoss(X, X), {"W1": X, "W2": X})
+        >>> loss = sf.SquaredLoss(X, X)
+        >>> problem, weights = sf.extending.stored(SYSTEM, loss, {"W1": X, "W2": X})
         >>> sorted(weights), weights["W1"].shape  # arrays of NumPy
         (['W1', 'W2'], (2, 2))
     """
@@ -57,7 +58,7 @@ def measured(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> 
         ValueError: arrays that the checker does not read, or whose bounds overflow.
 
     Example:
-        >>> from surefoot_check.two_layer import SYSTEM  # of your own system: docs/extending.md
+        >>> from surefoot_check.two_layer import SYSTEM  # or your own: docs/extending.md
         >>> X = torch.eye(2, dtype=torch.float64)
         >>> found = sf.extending.measured(SYSTEM, sf.SquaredLoss(X, X), {"W1": X, "W2": X})
         >>> 1.0 < found.published["smoothness"] < 1.00001  # K = 1, moved outwards

@@ -46,7 +46,8 @@ class Plan:
         >>> from surefoot_check.statement import Segment, Theorem
         >>> class Halves(Theorem):  # in docs/extending.md with conditions and obligations
         ...     conditions = obligations = lambda self, *quantities: []
-        >>> plan = sf.extending.Plan(Halves(), lambda q: [Segment(0, None, q["initial_gap"], 0.5, 0.1)])
+        >>> halved = lambda q: [Segment(0, None, q["initial_gap"], 0.5, 0.1)]
+        >>> plan = sf.extending.Plan(Halves(), halved)
         >>> plan.schedule({"initial_gap": 8.0})
         [Segment(start=0, count=None, level=8.0, decrease=0.5, main_step=0.1, other_step=0.0)]
     """

@@ -29,10 +29,10 @@ def checkable(what: str, advice: str) -> Iterator[None]:
         ValueError: where the block raises ``FormatError``, ``NotFiniteError`` or ``ArithmeticError``.
 
     Example:
-        >>> with sf.extending.checkable("the network is", "scale the weights to order 1"):
+        >>> with sf.extending.checkable("the network is", "scale it"):
         ...     bound = 1e300**2
         Traceback (most recent call last):
-        ValueError: the network is out of the range of certificates: ...; scale the weights to order 1
+        ValueError: the network is out of the range of certificates: ...; scale it
     """
     try:
         yield

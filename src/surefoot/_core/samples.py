@@ -25,7 +25,7 @@ class SampleLoss(Loss):
         TypeError, ValueError: X or Y is no finite array of real numbers, or they have different numbers of rows.
 
     Example:
-        >>> loss = sf.extending.SampleLoss([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [1.0, 2.0, 3.0])
+        >>> loss = sf.extending.SampleLoss(np.ones((3, 2)), [1.0, 2.0, 3.0])
         >>> loss, loss.optimal_value  # gaps are the loss itself
         (SampleLoss(X 3x2, Y 3x1), 0.0)
     """
@@ -61,7 +61,7 @@ def sample_loss(loss: object, alternative: str = "") -> SampleLoss:
         ValueError: a squared loss with options that only linear maps take.
 
     Example:
-        >>> X, Y = torch.eye(3, 2, dtype=torch.float64), torch.ones(3, 1, dtype=torch.float64)
+        >>> X, Y = np.eye(3, 2), np.ones((3, 1))
         >>> sf.extending.sample_loss(sf.SquaredLoss(X, Y))
         SampleLoss(X 3x2, Y 3x1)
         >>> sf.extending.sample_loss(sf.SquaredLoss(X, Y, l2=0.1))

@@ -24,7 +24,7 @@ class StepRule(ABC):
         ...     name, needs = "half-polyak", frozenset({"gradient_squared"})
         ...     def step(self, engine):
         ...         return engine.iterate.gap / engine.iterate.gradient_squared / 2
-        >>> loss = sf.SquaredLoss(torch.eye(2, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64))
+        >>> loss = sf.SquaredLoss(np.eye(2), np.ones((2, 1)))
         >>> net = sf.nn.TwoLayerLinear.gaussian(2, 1, width=4, seed=0)
         >>> sf.descend(net, loss, steps=HalfPolyak(), tolerance=1e-6).status.value
         'converged'

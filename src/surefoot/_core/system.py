@@ -48,7 +48,7 @@ class Measured:
         missing: where something has no bound, the condition that says so; nothing is evaluated then.
 
     Example:
-        >>> positive = sf.extending.Condition("mu > 0", 0.0, ">", 0.0, holds=False, margin=None)
+        >>> positive = sf.extending.Condition("mu > 0", 0.0, ">", 0.0, False, None)
         >>> found = sf.extending.Measured({"smoothness": 4.0}, {"n": 3}, missing=positive)
         >>> print(found.missing)  # the certificate fails with it, instead of an error
         FAILS: mu > 0  [0 > 0]
@@ -119,7 +119,7 @@ class Certifiable(System, Generic[Net, P]):
         given: what ``sf.certify`` takes by name for it, beside or in place of a loss.
 
     Example:
-        >>> sorted(sf.extending.Certifiable.__abstractmethods__)  # what to write; docs/extending.md does
+        >>> sorted(sf.extending.Certifiable.__abstractmethods__)  # docs/extending.md has one
         ['measured', 'problem', 'rebuild', 'reduced']
     """
 
@@ -254,8 +254,8 @@ class Descendable(Certifiable[Net, P]):
         fixed: names of those of its (reduced) weights that are not trained; ``None`` where iterates are no weights of a network.
 
     Example:
-        >>> more = sf.extending.Descendable.__abstractmethods__ - sf.extending.Certifiable.__abstractmethods__
-        >>> sorted(more)  # what to write beyond that; docs/extending.md does
+        >>> certifiable = sf.extending.Certifiable.__abstractmethods__
+        >>> sorted(sf.extending.Descendable.__abstractmethods__ - certifiable)  # beyond that
         ['audit', 'engine', 'resolution', 'write']
     """
 
@@ -288,8 +288,8 @@ class Recordable(Descendable[Net, P]):
     """A system whose networks are trained: ``sf.Trace`` records loops of one's own, ``certify_every`` certifies iterates.
 
     Example:
-        >>> more = sf.extending.Recordable.__abstractmethods__ - sf.extending.Descendable.__abstractmethods__
-        >>> sorted(more)  # what to write beyond that
+        >>> descendable = sf.extending.Descendable.__abstractmethods__
+        >>> sorted(sf.extending.Recordable.__abstractmethods__ - descendable)  # beyond that
         ['at', 'gradient', 'measure', 'recorded']
     """
 
@@ -397,7 +397,7 @@ def linear_map(loss: Loss) -> LinearMapLoss:
 
     Example:
         >>> X = torch.eye(2, dtype=torch.float64)
-        >>> sf.extending.linear_map(sf.SquaredLoss(X, X)).smoothness  # the constants that its theorems are about
+        >>> sf.extending.linear_map(sf.SquaredLoss(X, X)).smoothness  # the K of theorems
         1.0
         >>> sf.extending.linear_map(sf.extending.SampleLoss(X, X))
         Traceback (most recent call last):
@@ -421,7 +421,8 @@ def map_resolution(loss: LinearMapLoss, scale: float) -> float:
 
     Example:
         >>> X = torch.eye(2, dtype=torch.float64)
-        >>> 0.0 < sf.extending.map_resolution(sf.SquaredLoss(X, X), scale=1.0) < 1e-25  # smaller gaps are rounding
+        >>> loss = sf.SquaredLoss(X, X)
+        >>> sf.extending.map_resolution(loss, scale=1.0) < 1e-25  # smaller gaps are rounding
         True
     """
     error = PRODUCT_ROUNDING * scale

@@ -186,7 +186,8 @@ def together(program: Callable[[], T]) -> T | None:
 
     Example:
         >>> def main():  # of train.py, started by torchrun --nproc-per-node=4 train.py
-        ...     return sf.SquaredLoss(np.load("X.npy", mmap_mode="r"), np.load("Y.npy"))  # each rank reads a quarter of the rows
+        ...     X, Y = np.load("X.npy", mmap_mode="r"), np.load("Y.npy")
+        ...     return sf.SquaredLoss(X, Y)  # each rank reads a quarter of the rows
         >>> sf.distributed.run(main)  # and without torchrun
         Traceback (most recent call last):
         RuntimeError: there are no ranks to share the work; start the program with torchrun

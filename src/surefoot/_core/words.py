@@ -47,9 +47,10 @@ class Words:
         steps_taken: of such a run, name, text and remark of what it did take.
 
     Example:
-        >>> words = sf.extending.Words(symbols={"smoothness": ("K", "largest eigenvalue of XᵀX")}, subject="this matrix")
-        >>> words.symbols["smoothness"][0], words.iterations  # what is left out has its default
-        ('K', 'iterations')
+        >>> symbols = {"smoothness": ("K", "largest eigenvalue of XᵀX")}
+        >>> words = sf.extending.Words(symbols=symbols, subject="this matrix")
+        >>> words.subject, words.iterations  # what is left out has its default
+        ('this matrix', 'iterations')
     """
 
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -41,8 +41,8 @@ def cayley(P: Tensor, U: Tensor, t: float | Tensor = 1.0) -> Tensor:
     Example:
         >>> G = torch.randn(5, 5, dtype=torch.float64)
         >>> U = torch.eye(5, 2, dtype=torch.float64)
-        >>> V = sf.linalg.cayley(G - G.T, U, t=100.0)  # however long the step, the columns stay orthonormal
-        >>> torch.allclose(V.T @ V, torch.eye(2, dtype=torch.float64))
+        >>> V = sf.linalg.cayley(G - G.T, U, t=100.0)  # however long the step
+        >>> torch.allclose(V.T @ V, torch.eye(2, dtype=torch.float64))  # orthonormal columns
         True
     """
     P, U, step, dtype = _arguments(P, U, t)

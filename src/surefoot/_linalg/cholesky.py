@@ -61,8 +61,8 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
         TypeError, ValueError: A is no batch of square matrices of a supported dtype.
 
     Example:
-        >>> A = torch.tensor([[4.0, 2.0], [2.0, 5.0]], dtype=torch.bfloat16)  # torch.linalg.cholesky refuses it
-        >>> sf.linalg.cholesky(A)
+        >>> A = torch.tensor([[4.0, 2.0], [2.0, 5.0]], dtype=torch.bfloat16)
+        >>> sf.linalg.cholesky(A)  # of torch.linalg.cholesky an error
         tensor([[2., 0.],
                 [1., 2.]], dtype=torch.bfloat16)
     """
@@ -106,7 +106,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, max_shift: float | Tensor | N
         Wright, Numerical Optimization, algorithm 3.3); here it is reported.
 
     Example:
-        >>> K = torch.ones(2, 2, dtype=torch.float64)  # the kernel matrix of a point given twice
+        >>> K = torch.ones(2, 2, dtype=torch.float64)  # of a kernel, with a point twice
         >>> (L, shift), info = sf.linalg.cholesky_ex(K)
         >>> info
         Info(shifted, ...)

@@ -105,8 +105,8 @@ def eigh_ex(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> t
 
     Example:
         >>> A = torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
-        >>> (values, vectors), info = sf.linalg.eigh_ex(torch.stack([A, torch.ones_like(A)]))
-        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # none is further from its exact value
+        >>> (values, Q), info = sf.linalg.eigh_ex(torch.stack([A, torch.ones_like(A)]))
+        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # of eigenvalues
         ([2, 1], True)
     """
     value, work = _decompose(A, UPLO, ties, refuse=False)

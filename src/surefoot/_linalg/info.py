@@ -72,8 +72,8 @@ class Info(NamedTuple):
         >>> X, info = sf.linalg.pinv_ex(torch.stack([torch.eye(2), torch.ones(2, 2)]))
         >>> info
         Info(1 ok, 1 rank_deficient, ...)
-        >>> info.ok, (info.status == sf.linalg.Status.RANK_DEFICIENT).tolist(), info.rank.tolist()
-        (False, [False, True], [2, 1])
+        >>> info.status == sf.linalg.Status.RANK_DEFICIENT, info.ok
+        (tensor([False,  True]), False)
         >>> info.messages[0]
         'full rank, and as accurate as the method allows'
     """

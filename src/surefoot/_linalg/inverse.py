@@ -23,7 +23,8 @@ def inv(A: Tensor) -> Tensor:
         TypeError, ValueError: A is no batch of square matrices of a supported dtype.
 
     Example:
-        >>> sf.linalg.inv(torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16))  # torch.linalg.inv refuses it
+        >>> A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16)
+        >>> sf.linalg.inv(A)  # of torch.linalg.inv an error
         tensor([[ 1., -1.],
                 [-1.,  2.]], dtype=torch.float16)
     """
@@ -45,8 +46,8 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
         TypeError, ValueError: as ``inv``.
 
     Example:
-        >>> A = torch.stack([2 * torch.eye(2), torch.ones(2, 2)])  # for torch.linalg.inv the whole batch is an error
-        >>> X, info = sf.linalg.inv_ex(A)
+        >>> A = torch.stack([2 * torch.eye(2), torch.ones(2, 2)])
+        >>> X, info = sf.linalg.inv_ex(A)  # torch.linalg.inv fails for the whole batch
         >>> torch.allclose(X[0], torch.eye(2) / 2), bool(info.error_bound[0] < 1e-6)
         (True, True)
         >>> info.messages[1]

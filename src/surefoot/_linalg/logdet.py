@@ -76,8 +76,8 @@ def logdet_ex(A: Tensor) -> tuple[Tensor, Info]:
         TypeError, ValueError: as ``logdet``.
 
     Example:
-        >>> A = torch.stack([torch.eye(2), -torch.eye(2)])  # both have the determinant 1: torch.logdet is 0 of both
-        >>> value, info = sf.linalg.logdet_ex(A)
+        >>> A = torch.stack([torch.eye(2), -torch.eye(2)])
+        >>> value, info = sf.linalg.logdet_ex(A)  # torch.logdet is 0 of both
         >>> info, value.isnan().tolist()
         (Info(1 ok, 1 outside_domain, ...), [False, True])
     """

@@ -67,12 +67,14 @@ def lstsq(
         TypeError, ValueError: for other arguments.
 
     Example:
-        >>> A = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)  # the same feature twice
+        >>> A = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)  # a feature twice
         >>> b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
         >>> fit = sf.linalg.lstsq(A, b)
-        >>> fit.solution.detach().round(decimals=6).tolist(), fit.rank.item()  # of all minimisers the shortest
-        ([1.0, 1.0], 1)
-        >>> fit.solution.sum().backward()  # and its gradient is finite: A.grad, along changes of A that keep the rank
+        >>> fit.rank.item(), fit.solution.allclose(torch.ones_like(b[:2]))  # the shortest
+        (1, True)
+        >>> fit.solution.sum().backward()
+        >>> A.grad.isfinite().all()  # along changes of A that keep the rank
+        tensor(True)
     """
     if atol is None and rtol is None and not isinstance(ridge, Tensor) and ridge == 0:
         value = _by_torch(A, B)
@@ -109,11 +111,12 @@ def lstsq_ex(
         TypeError, ValueError: as ``lstsq``.
 
     Example:
-        >>> A, b = torch.ones(3, 2, dtype=torch.float64), torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+        >>> A = torch.ones(3, 2, dtype=torch.float64)
+        >>> b = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
         >>> infos = [sf.linalg.lstsq_ex(A, b, ridge=ridge)[1] for ridge in (0.0, 0.1)]
         >>> infos
         [Info(rank_deficient, ...), Info(ok, ...)]
-        >>> [bool(info.error_bound < 1e-12) for info in infos]  # the ridge determines the solution
+        >>> [bool(info.error_bound < 1e-12) for info in infos]  # with a ridge it is unique
         [False, True]
     """
     run = _run(A, B, atol, rtol, ridge)

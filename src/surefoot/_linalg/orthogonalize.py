@@ -81,8 +81,8 @@ def orthogonalize_ex(
 
     Example:
         >>> A = torch.diag_embed(torch.tensor([[1.0, 0.1], [1.0, 1e-9]]))
-        >>> U, info = sf.linalg.orthogonalize_ex(A, lower=1e-3)  # singular values below lower·‖A‖ stay below 1
-        >>> info, info.rank.tolist()
+        >>> U, info = sf.linalg.orthogonalize_ex(A, lower=1e-3)
+        >>> info, info.rank.tolist()  # of singular values below lower·‖A‖ not all reach 1
         (Info(1 ok, 1 not_converged, ...), [2, 1])
     """
     U, plan = _orthogonalize(isolated(matrix_argument(A)), lower, steps, degree)
@@ -110,7 +110,7 @@ def orthogonalize_steps(
 
     Example:
         >>> steps = sf.linalg.orthogonalize_steps(1e-3, torch.bfloat16)
-        >>> len(steps.coefficients), steps.error < 0.0034  # six steps bring every σ in [1e-3, 1] so near to 1
+        >>> len(steps.coefficients), steps.error < 0.0034  # |σ − 1| for every σ in [1e-3, 1]
         (6, True)
     """
     if dtype not in COMPUTED + HALF:

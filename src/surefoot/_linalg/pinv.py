@@ -127,7 +127,7 @@ def pinv_ex(
     Example:
         >>> A = torch.stack([torch.eye(3, 2), torch.ones(3, 2)])
         >>> X, info = sf.linalg.pinv_ex(A)
-        >>> info.rank.tolist(), info.error_bound.isfinite().tolist()  # at a deficient rank no bound can be had
+        >>> info.rank.tolist(), info.error_bound.isfinite().tolist()  # none for rank 1
         ([2, 1], [True, False])
     """
     value, outputs, wide, scale = _computed(A, atol, rtol, hermitian, method, backward, interval, order, max_iterations)

@@ -64,9 +64,9 @@ def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
         derives it.
 
     Example:
-        >>> A = torch.ones(3, 3, requires_grad=True)  # singular values 3, 0, 0: with torch.linalg.svd NaN
+        >>> A = torch.ones(3, 3, requires_grad=True)  # singular values 3, 0, 0
         >>> shrunk = sf.linalg.singular_value_function(A, lambda s: s**3 / (s**2 + 1.0))
-        >>> shrunk.sum().backward()
+        >>> shrunk.sum().backward()  # with torch.linalg.svd: NaN
         >>> torch.allclose(shrunk, torch.tensor(0.9)), A.grad.isfinite().all()
         (True, tensor(True))
     """
@@ -85,7 +85,7 @@ def singular_value_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tupl
 
     Example:
         >>> value, info = sf.linalg.singular_value_function_ex(torch.ones(3, 3), torch.cos)
-        >>> info, info.rank.item()  # as cos 0 is not 0, the function jumps where the rank drops
+        >>> info, info.rank.item()  # cos 0 ≠ 0: it jumps where the rank drops
         (Info(rank_deficient, ...), 1)
     """
     return _evaluate(A, Custom(f, df))
@@ -124,7 +124,7 @@ def singular_power_ex(A: Tensor, p: float) -> tuple[Tensor, Info]:
 
     Example:
         >>> A = torch.ones(2, 2)
-        >>> [sf.linalg.singular_power_ex(A, p)[1] for p in (3.0, 0.5)]  # the root has an infinite slope at 0
+        >>> [sf.linalg.singular_power_ex(A, p)[1] for p in (3.0, 0.5)]
         [Info(ok, ...), Info(rank_deficient, ...)]
     """
     return _evaluate(A, Power(_exponent(p)))
@@ -146,8 +146,8 @@ def svt(A: Tensor, threshold: float | Tensor) -> Tensor:
     Example:
         >>> A = torch.diag(torch.tensor([3.0, 1.0, 0.0, 0.0])).requires_grad_()
         >>> tau = torch.tensor(0.5, requires_grad=True)
-        >>> sf.linalg.svt(A, tau).trace().backward()
-        >>> tau.grad.round(decimals=4), A.grad.isfinite().all()  # with torch.linalg.svd: NaN
+        >>> sf.linalg.svt(A, tau).trace().backward()  # with torch.linalg.svd: NaN
+        >>> tau.grad.round(decimals=4), A.grad.isfinite().all()
         (tensor(-2.), tensor(True))
     """
     value, _, parts, _ = _threshold(A, threshold)
@@ -165,7 +165,7 @@ def svt_ex(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Info]:
 
     Example:
         >>> value, info = sf.linalg.svt_ex(torch.ones(3, 3, dtype=torch.float64), 1.0)
-        >>> info.rank.item(), bool((value - 2 / 3).norm() <= info.error_bound < 1e-13)  # at any rank
+        >>> info.rank.item(), bool((value - 2 / 3).norm() <= info.error_bound < 1e-13)
         (1, True)
     """
     value, f, parts, moved = _threshold(A, threshold)
@@ -238,7 +238,7 @@ def nuclear_norm(A: Tensor) -> Tensor:
     Example:
         >>> A = torch.ones(3, 2, requires_grad=True)  # of rank 1
         >>> sf.linalg.nuclear_norm(A).backward()
-        >>> torch.allclose(A.grad, A.detach() / 6**0.5)  # the subgradient of least norm, of rank 1 too
+        >>> torch.allclose(A.grad, A.detach() / 6**0.5)  # the subgradient of least norm
         True
     """
     if not may_differentiate(matrix_argument(A)):
@@ -259,7 +259,8 @@ def nuclear_norm_ex(A: Tensor) -> tuple[Tensor, Info]:
         TypeError, ValueError: as ``nuclear_norm``.
 
     Example:
-        >>> value, info = sf.linalg.nuclear_norm_ex(torch.stack([torch.eye(2), torch.ones(2, 2)]))
+        >>> A = torch.stack([torch.eye(2), torch.ones(2, 2)])
+        >>> value, info = sf.linalg.nuclear_norm_ex(A)
         >>> info  # of the second the gradient is one of several subgradients
         Info(1 ok, 1 rank_deficient, ...)
         >>> bool((info.error_bound < 1e-5).all())

@@ -53,8 +53,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
         ValueError: A is not square, or B does not fit.
 
     Example:
-        >>> A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16)  # torch.linalg.solve refuses it
-        >>> sf.linalg.solve(A, torch.tensor([3.0, 2.0], dtype=torch.float16))
+        >>> A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float16)
+        >>> b = torch.tensor([3.0, 2.0], dtype=torch.float16)
+        >>> sf.linalg.solve(A, b)  # of torch.linalg.solve an error
         tensor([1., 1.], dtype=torch.float16)
     """
     if isinstance(A, Tensor) and isinstance(B, Tensor) and A.dtype in COMPUTED and plain_eager(A) and plain_eager(B):
@@ -91,8 +92,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
     Example:
         >>> i = torch.arange(1.0, 21.0, dtype=torch.float64)
         >>> hilbert = 1.0 / (i[:, None] + i - 1.0)
-        >>> infos = [sf.linalg.solve_ex(hilbert[:n, :n], hilbert[:n, 0])[1] for n in (5, 20)]
-        >>> infos, bool(infos[0].error_bound < 1e-9)
+        >>> infos = [sf.linalg.solve_ex(hilbert[:n, :n], i[:n])[1] for n in (5, 20)]
+        >>> infos, bool(infos[0].error_bound < 1e-6)
         ([Info(ok, ...), Info(inaccurate, ...)], True)
     """
     B, vector = right_side(matrix_argument(A, square=True), B, left)

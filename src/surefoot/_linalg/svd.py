@@ -74,7 +74,7 @@ def svd(
     Example:
         >>> A = torch.eye(3).requires_grad_()
         >>> U, S, Vh = sf.linalg.svd(A)
-        >>> (U @ Vh)[0, 1].backward()  # three equal singular values: with torch.linalg.svd NaN
+        >>> (U @ Vh)[0, 1].backward()  # with torch.linalg.svd: NaN
         >>> A.grad[0, 1], A.grad[1, 0]
         (tensor(0.5000), tensor(-0.5000))
     """
@@ -101,7 +101,7 @@ def svd_ex(
     Example:
         >>> A = torch.stack([torch.eye(3, 2), torch.ones(3, 2)]).double()
         >>> (U, S, Vh), info = sf.linalg.svd_ex(A, full_matrices=False)
-        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # none is further from its exact value
+        >>> info.rank.tolist(), bool((info.error_bound < 1e-14).all())  # of values
         ([2, 1], True)
     """
     value, gram = factors(A, full_matrices, ties, method)

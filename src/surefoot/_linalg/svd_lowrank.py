@@ -77,7 +77,7 @@ def svd_lowrank(
         >>> low = sf.linalg.svd_lowrank(A, 3)
         >>> bool(low.least <= torch.dist(A, low.U * low.S @ low.Vh) <= low.cut)
         True
-        >>> bool(low.cut < 1.5 * low.least)  # proved to be nearly as near to A as any matrix of rank 3
+        >>> bool(low.cut < 1.5 * low.least)  # proved: hardly any M of rank 3 is nearer
         True
     """
     value, finite, *_ = _computed(A, rank, oversampling, iterations, generator)
