@@ -19,6 +19,7 @@ from surefoot._core.registry import SYSTEMS
 
 MODULES = (
     "surefoot",
+    "surefoot.callbacks",
     "surefoot.data",
     "surefoot.distributed",
     "surefoot.estimators",
@@ -26,6 +27,7 @@ MODULES = (
     "surefoot.linalg",
     "surefoot.nn",
     "surefoot.optim",
+    "surefoot.sgd",
 )
 """Public modules; every function and class that they export has an example."""
 
@@ -33,7 +35,7 @@ RESULTS: frozenset[str] = frozenset(
     {"SVD", "Cholesky", "Eigh", "LowRank", "LstSq", "Polar", "StiefelResult", "StiefelTrace"}
     | {"Contractive", "Equilibrium", "JacobianPenalty", "JacobianSpectrum", "LearnedSVDResult", "SVDInfo", "SolveInfo"}
     | {"Trajectory"}
-    | {"AuditLine", "Flow", "Watch"}
+    | {"AuditLine", "Flow", "SGDGuarantee", "SGDRun", "Watch", "WidthEstimate"}
 )
 """Classes that a user is given and does not make: the example stands with what returns them."""
 

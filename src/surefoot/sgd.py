@@ -50,8 +50,19 @@ def certify(
         delta: probability of failure: 0.01 by default, 0.1 for Theorems 3.6 (at most 1/6) and 3.8.
         iterations: of Theorem 3.8 alone: T, 10,000 by default.
 
+    Returns:
+        A certificate, or for linear ResNets an ``SGDGuarantee`` unless ``linear-resnet/sgd-local`` is named.
+
     Raises:
         TypeError, ValueError: bad data, shapes or arguments.
+
+    Example:
+        >>> X = torch.randn(6, 3).double()
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+        >>> Y = net(X).detach() + 1e-4  # weights near an exact fit, as a training ends
+        >>> certificate = sf.sgd.certify(net, X, Y, batch_size=2, delta=0.05)
+        >>> certificate.holds, round(certificate.probability, 6), certificate.iterations_to(1e-10) < 1e6
+        (True, 0.95, True)
     """
     batch_size = positive_integer("batch_size", batch_size)
     known = [*(THEOREMS if isinstance(net, LinearResNet) else ()), stochastic(net).of_batches]
@@ -133,6 +144,15 @@ def descend(
         TypeError, ValueError: bad data or arguments; a certificate of other arrays.
         RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
+
+    Example:
+        >>> X = torch.randn(6, 3).double()
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+        >>> Y = net(X).detach() + 1e-4
+        >>> certificate = sf.sgd.certify(net, X, Y, batch_size=2)
+        >>> run = sf.sgd.descend(net, X, Y, 2, certificate, max_iterations=500, tolerance=1e-2)
+        >>> run.status.value, run.audit().holds
+        ('converged', True)
     """
     if isinstance(step, Certificate):
         return descend_certified(

@@ -25,6 +25,14 @@ class Start:
         total: the limit on the iterations.
         directory: of the run, if it has one.
         certificate: of a descent: its ``bound(t)`` is guaranteed where it holds.
+
+    Example:
+        >>> class Announce(sf.callbacks.Callback):
+        ...     def on_start(self, start):
+        ...         print(f"from iteration {start.iteration}, at most {start.total}; certified: {start.certificate.holds}")
+        >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.certifiable(loss), loss, callbacks=[Announce()])
+        from iteration 0, at most 1000; certified: True
     """
 
     iteration: int
@@ -42,6 +50,15 @@ class Callback(Protocol):
 
     They are called between two iterations, in the order of the list. On several ranks every one calls its own, and they must
     stop alike.
+
+    Example:
+        >>> class StopEarly(sf.callbacks.Callback):
+        ...     def on_iteration(self, record):
+        ...         return record["gap"] < 1e-3  # True stops the run
+        >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> sf.descend(net, loss, callbacks=[StopEarly()]).status.value
+        'interrupted'
     """
 
     def on_start(self, start: Start) -> object:

@@ -32,6 +32,14 @@ class CSVWriter(Callback):
         FileExistsError: when a run starts that is no resumed one, and the file exists.
         ValueError: when a run is resumed, and the file is no table with a column ``iteration``.
         OSError: it cannot be written.
+
+    Example:
+        >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> run = sf.descend(net, loss, callbacks=[sf.callbacks.CSVWriter("gaps.csv")])
+        >>> table = np.genfromtxt("gaps.csv", delimiter=",", names=True)
+        >>> table["gap"].tolist() == run.gaps
+        True
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -115,6 +123,14 @@ class TensorBoardWriter(Callback):
 
     Raises:
         ImportError: TensorBoard is not installed.
+
+    Example:
+        >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
+        >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
+        >>> run = sf.descend(net, loss, callbacks=[sf.callbacks.TensorBoardWriter("logs/first")])  # tensorboard --logdir logs
+        >>> from pathlib import Path
+        >>> [file.name.split(".")[0] for file in Path("logs/first").iterdir()]
+        ['events']
     """
 
     def __init__(self, directory: str | Path) -> None:

@@ -41,8 +41,21 @@ def width_estimates(
         delta: failure probability.
         target: ε relative to the initial loss, of Corollary 3.7.
 
+    Returns:
+        One estimate for Proposition 3.3, and for each of Corollaries 3.4 (also in our form), 3.7 and 3.9 of the linear ResNet paper.
+
     Raises:
         ValueError: delta or target not between 0 and 1, or a batch larger than n.
+
+    Example:
+        >>> loss = sf.SquaredLoss(torch.eye(3).repeat(10, 1), torch.eye(3).repeat(10, 1))  # as well conditioned as can be
+        >>> for estimate in sf.sgd.width_estimates(loss, batch_size=10):
+        ...     print(f"{estimate.source}: {estimate.value:,.0f} times a constant")
+        Proposition 3.3: 8 times a constant
+        Corollary 3.4 (GD): 51 times a constant
+        Corollary 2 of docs/theorems/linear-resnet.md (GD): 51 times a constant
+        Corollary 3.7 (SGD): 1,721 times a constant
+        Corollary 3.9 (SGD, interpolation): 84 times a constant
     """
     for name, value in (("delta", delta), ("target", target)):
         if not 0.0 < value < 1.0:
