@@ -42,7 +42,7 @@ def width_estimates(
         target: ε relative to the initial loss, of Corollary 3.7.
 
     Returns:
-        One estimate for Proposition 3.3, and for each of Corollaries 3.4 (also in our form), 3.7 and 3.9 of the linear ResNet paper.
+        Estimates of Proposition 3.3 and of Corollaries 3.4 (also in our form), 3.7 and 3.9 of the linear ResNet paper.
 
     Raises:
         ValueError: delta or target not between 0 and 1, or a batch larger than n.
