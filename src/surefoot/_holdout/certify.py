@@ -77,6 +77,13 @@ def certify_holdout(
         ValueError: arguments out of range; too few problems (``problems_needed`` says how many); a gap relative to 0, or below
             rounding; a baseline whose steps depend on the batch.
         RuntimeError: reference minimisers were not found.
+
+    Example:
+        >>> held_out = sf.learned.LeastSquares.random(60, 6, 8, seed=1)  # drawn afresh, nothing was chosen with them
+        >>> ask = {"gap": 1e-3, "relative_to": "start", "coverage": 0.9, "confidence": 0.95, "progress": False}
+        >>> certificate = sf.learned.certify_holdout("FISTA", held_out, **ask)
+        >>> certificate.holds, certificate.iterations < sf.learned.certify_holdout("GD 1/β_p", held_out, **ask).iterations
+        (True, True)
     """
     gap, limit = nonnegative("gap", gap), integer("iterations", iterations, 0)
     coverage, confidence = _share("coverage", coverage), _share("confidence", confidence)
@@ -119,8 +126,15 @@ def problems_needed(coverage: float = 0.99, confidence: float = 0.99) -> int:
     """How many held-out problems ``certify_holdout`` needs: the least n with coverageⁿ ≤ 1 - confidence, 459 by default. With so
     few, all must be solved, and k is the largest count; more of them leave room for some that are slow.
 
+    Args:
+        coverage, confidence: as of ``certify_holdout``.
+
     Raises:
         TypeError, ValueError: no numbers in [1e-6, 1), or more than 10¹⁵ problems.
+
+    Example:
+        >>> sf.learned.problems_needed(), sf.learned.problems_needed(coverage=0.9, confidence=0.95)
+        (459, 29)
     """
     coverage, confidence = _share("coverage", coverage), _share("confidence", confidence)
     with precision():

@@ -49,6 +49,12 @@ def analytic_weights(M: Any) -> AnalyticWeights:
 
     Raises:
         TypeError, ValueError: no such matrix, or one with a column of zeros.
+
+    Example:
+        >>> M = torch.randn(10, 20, dtype=torch.float64)
+        >>> found = sf.learned.analytic_weights(M)
+        >>> torch.allclose((found.W * M).sum(0), torch.ones(20, dtype=torch.float64)), found.least_coherence <= found.coherence
+        (True, True)
     """
     matrix = real("M", M, 2)
     zero = (matrix == 0.0).all(0)

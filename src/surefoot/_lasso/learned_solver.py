@@ -46,6 +46,13 @@ class LassoSolver:
 
     Raises:
         TypeError, ValueError: bad arguments.
+
+    Example:
+        >>> problems = sf.learned.Lasso.random(32, 50, 100, lam=0.1, seed=0)
+        >>> solver = sf.learned.LassoSolver()  # untrained; its first call on a machine compiles
+        >>> found = solver.solve(problems, tolerance=1e-8)  # doctest: +SKIP
+        >>> found.status.value, bool((found.gap <= 1e-8 * found.objectives[-1]).all())  # doctest: +SKIP
+        ('solved', True)
     """
 
     def __init__(self, weights: Any = WEIGHTS) -> None:

@@ -51,6 +51,15 @@ def train_lista(
 
     Raises:
         TypeError, ValueError: bad arguments.
+
+    Example:
+        >>> M = torch.randn(10, 20, dtype=torch.float64)
+        >>> x = torch.randn(32, 20, dtype=torch.float64) * (torch.rand(32, 20) < 0.1)  # sparse signals
+        >>> problems = sf.learned.Lasso.from_matrix(M, M @ x.T, lam=0.1)
+        >>> net = sf.nn.ALISTA(M, layers=4, lam=0.1)
+        >>> run = sf.learned.train_lista(net, problems, x, epochs=20, learning_rate=0.01)
+        >>> run.best < run.losses[0]
+        True
     """
     check_unrolled(net)
     pairs = net.check(problems).Y, targets_of(problems, targets)

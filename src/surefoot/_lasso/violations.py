@@ -54,6 +54,13 @@ def violations(
 
     Raises:
         TypeError, ValueError: bad arguments.
+
+    Example:
+        >>> M = torch.randn(10, 20, dtype=torch.float64)
+        >>> problems = sf.learned.Lasso.from_matrix(M, lam=0.1, count=4)
+        >>> found = sf.learned.violations(sf.nn.ALISTA(M, layers=3, lam=0.1), problems)
+        >>> found.diagonal.tolist()  # W_iᵀM_i = 1 holds in all layers
+        [0.0, 0.0, 0.0]
     """
     check_unrolled(net)
     x_best = targets_of(net.check(problems), targets)

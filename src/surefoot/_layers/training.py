@@ -74,6 +74,12 @@ def train_layers(
         TypeError: problems that are none, or not float64.
         ValueError: arguments out of range, or problems of a scale that no certificate admits.
         RuntimeError: a reference minimiser that is not found, as of ``problems.optimum``.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 6, 8)
+        >>> run = sf.learned.train_layers(problems, layers=3)
+        >>> run.objectives[-1] <= run.scheduled, run.objectives[-1] <= run.constant  # no constant step is better
+        (True, True)
     """
     listeners = Listeners(callbacks)
     problems, layers = _checked(problems), positive_integer("layers", layers)

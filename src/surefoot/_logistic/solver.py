@@ -21,6 +21,13 @@ class LogisticSolution(SafeguardedSolution):
     """What ``LogisticSolver.solve`` found.
 
     Attributes:
+        solution: x_T (N, d), in the dtype of the problems.
+        objectives: F_p(x_t) (T+1, N) float64 as computed, never increasing.
+        products: multiplications with M_p or M_pᵀ until F_p(x_t) was known (T+1, N) float64.
+        bounds: F_p(x_t) - F_p* is at most this (T+1, N) float64, by what was proved of the steps alone: a worst case.
+        gap: duality gap bounds (N,) float64 at the solution.
+        proposals, accepted: how many were made in each problem (N,) int64, and how many of them were accepted.
+        statuses: how each problem ended; ``status`` is that of all.
         trajectory: x_t (T+1, N, d) where it was asked for.
     """
 
@@ -46,6 +53,13 @@ class LogisticSolver:
 
     Raises:
         TypeError, ValueError: bad arguments.
+
+    Example:
+        >>> problems = sf.learned.Logistic.random(32, 50, 100, lam=1.0, seed=0)
+        >>> solver = sf.learned.LogisticSolver()  # its first call on a machine compiles
+        >>> found = solver.solve(problems, tolerance=1e-8)  # doctest: +SKIP
+        >>> found.status.value, bool((found.gap <= 1e-8 * found.objectives[-1]).all())  # doctest: +SKIP
+        ('solved', True)
     """
 
     def __init__(self, *, memory: int = 20) -> None:

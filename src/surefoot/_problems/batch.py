@@ -26,12 +26,23 @@ class Problems(ABC):
     reference minimisers and constants are measurements, which do not count.
 
     Args:
-        M: (N, b, d), float64 or float32; the problems compute in its dtype and on its device.
-        Y: (N, b), of the same dtype and device.
+        M: (N, b, d), float64 or float32, tensors or arrays; the problems compute in its dtype and on its device. One matrix
+            (b, d) is the batch of one problem ``M[None]``.
+        Y: (N, b), of the same dtype and device; of one problem ``Y[None]``.
+        target: what errors call Y.
 
     Raises:
         TypeError: other dtypes, or two that differ.
         ValueError: empty, non-finite or zero matrices, shapes that do not fit, or entries too large or small to square.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 6, 3)
+        >>> x = problems.start()  # zeros (4, 3)
+        >>> x = x - problems.gradient(x) / problems.smoothness[:, None]
+        >>> problems.products, bool((problems.objective(x) < problems.objective(problems.start())).all())
+        (2, True)
+        >>> problems.select(slice(0, 2)).count
+        2
     """
 
     kind: str

@@ -16,7 +16,8 @@ class Lasso(Problems):
     """min ½‖M_p x - Y_p‖² + λ_p‖x‖₁, for p = 1 … N.
 
     scikit-learn's ``Lasso(alpha, fit_intercept=False)`` on a matrix of b rows is one problem with λ = b·alpha. There is no
-    intercept: where one is wanted, take the means off the columns of M and off Y first.
+    intercept: where one is wanted, take the means off the columns of M and off Y first; it is the mean of Y less that of M times
+    x.
 
     Args:
         M: (N, b, d) float64 or float32, tensors or arrays, N problems of one size; of one problem ``M[None]``.
@@ -25,6 +26,15 @@ class Lasso(Problems):
 
     Raises:
         TypeError, ValueError: as ``Problems``; lam negative, non-finite, or of another length.
+
+    Example:
+        >>> from sklearn import datasets, linear_model
+        >>> X, y = datasets.load_diabetes(return_X_y=True)
+        >>> M, Y = X - X.mean(0), y - y.mean()  # in place of an intercept
+        >>> x = sf.learned.Lasso(M[None], Y[None], lam=len(X) * 0.5).optimum()[0].numpy()  # a batch of one problem
+        >>> model = linear_model.Lasso(alpha=0.5, tol=1e-10).fit(X, y)
+        >>> np.allclose(x, model.coef_, rtol=1e-6, atol=1e-6), np.allclose(y.mean() - X.mean(0) @ x, model.intercept_)
+        (True, True)
     """
 
     kind = "lasso-batch"
@@ -47,7 +57,15 @@ class Lasso(Problems):
     ) -> Self:
         """Sparse recovery, float64: each problem has its own Gaussian M, columns scaled to norm 1, and Y = M x̂ + noise·N(0, I).
 
-        Each coordinate of x̂ is Gaussian with probability ``sparsity``, else 0.
+        Args:
+            count, rows, columns: N, b and d.
+            sparsity: each coordinate of x̂ is Gaussian with this probability, else 0.
+            noise: its standard deviation.
+            lam: λ, as for the class.
+            seed: of all draws.
+
+        Raises:
+            TypeError, ValueError: bad arguments.
         """
         sparsity, noise, generator = fraction("sparsity", sparsity), nonnegative("noise", noise), generator_of(seed)
         M = matrices(count, rows, columns, generator, unit_columns=True)
@@ -58,7 +76,7 @@ class Lasso(Problems):
 
     @classmethod
     def from_matrix(cls, matrix: Any, targets: Any = None, *, lam: Any, count: int = 1, seed: int = 0) -> Self:
-        """One matrix (b, d) for all problems, as ``LeastSquares.from_matrix``."""
+        """One matrix (b, d) for all problems; λ as for the class, else as ``LeastSquares.from_matrix``."""
         return cls(*spread(matrix, targets, count, seed), lam)
 
     def smooth_value(self, product: Tensor) -> Tensor:

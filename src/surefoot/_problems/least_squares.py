@@ -34,11 +34,18 @@ class LeastSquares(Problems):
     """min ½‖M_p x - Y_p‖², for p = 1 … N.
 
     Args:
-        M: (N, b, d) float64 or float32; wide, square or tall, of any rank.
-        Y: (N, b).
+        M: (N, b, d) float64 or float32; wide, square or tall, of any rank; of one problem ``M[None]``.
+        Y: (N, b), of one problem ``Y[None]``.
+        target: what errors call Y.
 
     Raises:
         TypeError, ValueError: as ``Problems``.
+
+    Example:
+        >>> M, y = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), torch.tensor([1.0, 2.0, 3.0])
+        >>> problems = sf.learned.LeastSquares(M[None], y[None])  # a batch of one
+        >>> problems, problems.optimum()[0].round(decimals=4).tolist()
+        (LeastSquares(...), [1.0, 1.0])
     """
 
     kind = "least-squares-batch"
@@ -49,7 +56,13 @@ class LeastSquares(Problems):
     ) -> Self:
         """``count`` problems of rows x columns, float64, with Y = M x̂ for Gaussian x̂.
 
-        ``authors``: Gaussian M with columns scaled to norm 1, as in the published code; ``paper``: Gaussian M.
+        Args:
+            count, rows, columns: N, b and d.
+            kind: ``authors``: Gaussian M with columns scaled to norm 1, as in the published code; ``paper``: Gaussian M.
+            seed: of all draws.
+
+        Raises:
+            TypeError, ValueError: bad arguments.
         """
         if kind not in ("authors", "paper"):
             raise ValueError(f"kind is {kind!r}; it must be 'authors' or 'paper'")
@@ -62,8 +75,16 @@ class LeastSquares(Problems):
     def from_matrix(cls, matrix: Any, targets: Any = None, *, count: int = 1, seed: int = 0) -> Self:
         """One matrix (b, d), as ``sf.data.load`` reads from a .mtx file or a table, for all problems.
 
-        Each column of ``targets`` (b,) or (b, N) is a problem; without targets Y = M x̂ for ``count`` Gaussian x̂. The problems are
-        of the dtype of the matrix, float64 or float32.
+        The problems are of the dtype of the matrix.
+
+        Args:
+            matrix: (b, d) float64 or float32.
+            targets: (b,), or (b, N), of which each column is a problem; without them Y = M x̂ for ``count`` Gaussian x̂.
+            count: N, where there are no targets.
+            seed: of the x̂.
+
+        Raises:
+            TypeError, ValueError: bad arguments.
         """
         return cls(*spread(matrix, targets, count, seed))
 

@@ -24,14 +24,26 @@ POLISH = 400
 class Logistic(Problems):
     """min Σ_i log(1 + exp(-s_i⟨m_i, x⟩)) + λ‖x‖₁ + (μ/2)‖x‖², for p = 1 … N; the penalties are the h of the proximal step.
 
+    scikit-learn's ``LogisticRegression(C=C, fit_intercept=False)`` with two classes is one problem with μ = 1/C, with an ℓ1
+    penalty one with λ = 1/C. There is no intercept; a column of ones in M is one, but is penalised.
+
     Args:
-        M: (N, b, d) float64 or float32; rows are samples.
-        labels: s (N, b), each +1 or -1.
+        M: (N, b, d) float64 or float32; rows are samples; of one problem ``M[None]``.
+        labels: s (N, b), each +1 or -1; of one problem ``labels[None]``.
         lam: λ ≥ 0, one number or one per problem (N,).
         l2: μ ≥ 0, likewise.
 
     Raises:
         TypeError, ValueError: as ``Problems``; labels other than +1 and -1; lam or l2 negative, non-finite, or of another length.
+
+    Example:
+        >>> from sklearn import datasets, linear_model
+        >>> X, y = datasets.load_breast_cancer(return_X_y=True)
+        >>> M = (X - X.mean(0)) / X.std(0)
+        >>> problems = sf.learned.Logistic(M[None], 2.0 * y[None] - 1.0, l2=1.0)  # of labels 0 and 1, -1 and 1
+        >>> x = torch.from_numpy(linear_model.LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8).fit(M, y).coef_)
+        >>> bool((problems.gradient(x) + problems.penalty_gradient(x)).norm() < 1e-3)  # the minimiser of both
+        True
     """
 
     kind = "logistic-batch"
@@ -58,7 +70,17 @@ class Logistic(Problems):
     def random(
         cls, count: int, rows: int, columns: int, sparsity: float = 0.1, lam: Any = 0.1, l2: Any = 0.0, seed: int = 0
     ) -> Self:
-        """Float64: Gaussian M, and labels drawn with the odds that an x̂ as in ``Lasso.random`` gives."""
+        """Float64: Gaussian M, and labels drawn with the odds that an x̂ as in ``Lasso.random`` gives.
+
+        Args:
+            count, rows, columns: N, b and d.
+            sparsity: of x̂.
+            lam, l2: λ and μ, as for the class.
+            seed: of all draws.
+
+        Raises:
+            TypeError, ValueError: bad arguments.
+        """
         sparsity, generator = fraction("sparsity", sparsity), generator_of(seed)
         M = matrices(count, rows, columns, generator, unit_columns=False)
         x = torch.randn(count, columns, generator=generator, dtype=torch.float64)

@@ -88,7 +88,8 @@ class Comparison:
     """Methods side by side after the same number of iterations; ``table()`` and ``plot(path)`` show them.
 
     Attributes:
-        rows: the reference first, the learned methods last.
+        rows: the reference first, the learned methods last; ``comparison[name]`` is that of a method. A row has ``method``,
+            ``learned``, and what was measured on the problems (``training``) and on fresh ones (``fresh``).
         iterations: T.
         left_out: baselines that the problems do not admit, and why.
     """
@@ -208,6 +209,13 @@ def compare(
 
     Raises:
         TypeError, ValueError: bad arguments, or a method that does not fit the problems.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 6, 8)
+        >>> layers = sf.learned.train_layers(problems, 3).net
+        >>> found = sf.learned.compare(problems, 3, {"layers": layers}, baselines=["GD 1/β_p"])
+        >>> [row.method for row in found.rows], found["layers"].training.gap < found["GD 1/β"].training.gap
+        (['GD 1/β', 'GD 1/β_p', 'layers'], True)
     """
     iterations = positive_integer("iterations", iterations)
     if callable(fresh):

@@ -72,6 +72,13 @@ def train(
         TypeError, ValueError: bad arguments, or combinations that are none.
         RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept and the network is unchanged.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 6, 8)
+        >>> net = sf.nn.StepSizeNet.orthogonal(widths=(2, 4), range=(1.0, 1.95))
+        >>> run = sf.learned.train(net, problems, "lbfgs", epochs=3, iterations=5)
+        >>> run.status.value, run.best < run.losses[0]
+        ('finished', True)
     """
     check_net(net)
     check_problems(net, problems)

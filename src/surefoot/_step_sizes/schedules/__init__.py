@@ -17,13 +17,26 @@ __all__ = ["SCHEDULES", "Schedule", "schedule"]
 
 
 def schedule(name: str, horizon: int) -> Schedule:
-    """The step schedule ``name`` for exactly ``horizon`` steps, an integer ≥ 0.
+    """The step schedule ``name`` for exactly ``horizon`` steps.
 
-    "silver" for any problems; "OGM" and "subgame-perfect" for least squares, "Chebyshev" where β0 > 0 is certified; "OptISTA" for
-    LASSO and logistic regression. ``bound(problems)`` is the proved bound of F - F* after the last step, known before the first.
+    ``bound(problems)`` is the proved bound of F - F* after the last step, known before the first.
+
+    Args:
+        name: "silver" for any problems (Altschuler and Parrilo, 2023); for least squares "OGM" (Kim and Fessler, 2016) and
+            "subgame-perfect" (Grimmer, Shu and Wang, 2024), and "Chebyshev" where β0 > 0 is certified; "OptISTA" for LASSO and
+            logistic regression (Jang, Das Gupta and Ryu, 2023).
+        horizon: T, an integer ≥ 0.
 
     Raises:
         TypeError, ValueError: no such schedule, or another horizon.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 20, 8)
+        >>> for name in ("silver", "OGM"):
+        ...     gaps = problems.gap(sf.learned.schedule(name, 31).solve(problems).solution)
+        ...     print(name, bool((gaps <= sf.learned.schedule(name, 31).bound(problems)).all()))
+        silver True
+        OGM True
     """
     if name not in SCHEDULES:
         raise unknown("schedule", name, tuple(SCHEDULES))

@@ -18,13 +18,20 @@ UNIT = torch.finfo(torch.float64).eps
 
 
 class Schedule(ABC):
-    """T steps on problems min f(x) + h(x), from 0, with 1/β_p of each problem.
+    """T steps on problems min f(x) + h(x), from 0, with 1/β_p of each problem; ``schedule`` makes one.
 
     Args:
         horizon: T, an integer ≥ 0. What is proved speaks of x_T; the iterates before it are those of a longer way there.
 
     Raises:
         TypeError, ValueError: another horizon.
+
+    Example:
+        >>> problems = sf.learned.LeastSquares.random(4, 20, 8)
+        >>> ogm = sf.learned.schedule("OGM", 30)
+        >>> found = ogm.solve(problems)
+        >>> bool((problems.gap(found.solution) <= ogm.bound(problems)).all())
+        True
     """
 
     name: ClassVar[str]
