@@ -24,6 +24,7 @@ MODULES = (
     "surefoot.distributed",
     "surefoot.estimators",
     "surefoot.extending",
+    "surefoot.extending.report",
     "surefoot.learned",
     "surefoot.linalg",
     "surefoot.nn",
@@ -36,8 +37,7 @@ RESULTS: frozenset[str] = frozenset(
     {"SVD", "Cholesky", "Eigh", "LowRank", "LstSq", "Polar", "StiefelResult", "StiefelTrace"}
     | {"Contractive", "Equilibrium", "JacobianPenalty", "JacobianSpectrum", "LearnedSVDResult", "SVDInfo", "SolveInfo"}
     | {"Trajectory"}
-    | {"AuditLine", "Flow", "SGDGuarantee", "SGDRun", "Watch", "WidthEstimate"}
-    | {"AuditLine", "Flow", "Watch"}
+    | {"AuditLine", "Facts", "Flow", "SGDGuarantee", "SGDRun", "Watch", "WidthEstimate"}
     | {"AnalyticWeights", "Comparison", "HoldoutCertificate", "LassoSolution", "LayersRun", "LogisticSolution"}
     | {"ShiftTest", "Solution", "TrainRun"}
 )

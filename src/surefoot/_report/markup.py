@@ -10,7 +10,13 @@ from surefoot_check.text import visible
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is HTML already.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> print(sr.paragraph("a < b, ", sr.Markup("<b>b < c</b>")))  # the text is escaped, the markup stays
+        <p>a &lt; b,  <b>b < c</b></p>
+    """
 
 
 def text(value: str, limit: int = 2000) -> Markup:
@@ -30,7 +36,17 @@ def command(*lines: str) -> Markup:
 
 
 def paragraph(*parts: str, kind: str = "") -> Markup:
-    """A paragraph of text and markup."""
+    """A paragraph of text and markup.
+
+    Args:
+        parts: with a blank between them; text is escaped.
+        kind: its class in the style sheet; "" for none.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> print(sr.paragraph("every unit is < 1", kind="note"))
+        <p class="note">every unit is &lt; 1</p>
+    """
     opening = f'<p class="{kind}">' if kind else "<p>"
     return Markup(f"{opening}{' '.join(text(part) for part in parts)}</p>")
 
@@ -46,7 +62,20 @@ def identifier(title: str) -> str:
 
 
 def section(title: str, *parts: str) -> Markup:
-    """A heading and what follows it; a page has each title once."""
+    """A heading and what follows it; a page has each title once.
+
+    Args:
+        title: text, of which the id is made.
+        parts: text, which is escaped, and markup; empty ones are left out.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> print(sr.section("My units", sr.paragraph("All are used.")))
+        <section>
+        <h2 id="my-units">My units</h2>
+        <p>All are used.</p>
+        </section>
+    """
     name = identifier(title)
     heading = f'<h2 id="{name}">{text(title)}</h2>'
     return Markup("\n".join(["<section>", heading, *(text(part) for part in parts if part), "</section>"]))
@@ -103,6 +132,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Cell | str]], caption: st
         head: of each column; heads that start with # stand over numbers.
         rows: cells, or their text.
         caption: what it is, for readers who hear it.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> table = sr.table(["unit", "#norm"], [["first", "0.5"], ["second", "0.25"]])
+        >>> table.count("<tr>"), '<th scope="col" class="n">norm</th>' in table
+        (3, True)
     """
     names = [name.removeprefix("#") for name in head]
     kinds = [' class="n"' if name.startswith("#") else "" for name in head]
@@ -127,7 +162,16 @@ def scrolling(content: str, name: str) -> Markup:
 
 
 def keys(items: Iterable[tuple[str, str, str]]) -> Markup:
-    """Name, value and remark of each key number."""
+    """Name, value and remark of each key number.
+
+    Args:
+        items: (name, value, remark), texts or markup; a remark may be empty.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> print(sr.keys([("K", "4.0", "largest eigenvalue of XᵀX")]))
+        <dl class="keys"><div><dt>K</dt><dd>4.0<small>largest eigenvalue of XᵀX</small></dd></div></dl>
+    """
     blocks = (
         f"<div><dt>{text(name)}</dt><dd>{text(value)}{f'<small>{text(remark)}</small>' if remark else ''}</dd></div>"
         for name, value, remark in items
@@ -136,7 +180,19 @@ def keys(items: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def figure(drawing: str, name: str, caption: str) -> Markup:
-    """A drawing with its caption; ``drawing`` is markup from ``plots``."""
+    """A drawing with its caption.
+
+    Args:
+        drawing: markup, such as an SVG element.
+        name: of which the ids are made, "plot-name" and "name-caption".
+        caption: text or markup.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> drawing = sr.Markup('<svg viewBox="0 0 9 9"><circle r="4" cx="4" cy="4"/></svg>')
+        >>> sr.figure(drawing, "disc", "A unit disc.").startswith('<figure id="plot-disc"><svg')
+        True
+    """
     return Markup(
         f'<figure id="plot-{name}">{drawing}<figcaption><p id="{name}-caption">{text(caption)}</p></figcaption></figure>'
     )

@@ -20,7 +20,19 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class Part:
-    """What ``part(facts)`` of a system's own module (``System.report``) adds: a section, and plots as PNG by name."""
+    """What ``part(facts)`` of a system's own module (``System.report``) adds to a report.
+
+    Attributes:
+        section: what the page shows.
+        plots: the bytes of PNG files by name, which are written beside the page; they may be none.
+
+    Example:
+        >>> from surefoot.extending import report as sr
+        >>> def part(facts: sr.Facts) -> sr.Part:  # in the module System.report
+        ...     return sr.Part(sr.section("My units", "All are used."), plots={})
+        >>> "All are used." in part(facts=None).section  # of a run in a report facts.run, facts.audit, ...
+        True
+    """
 
     section: Markup
     plots: Mapping[str, bytes]
