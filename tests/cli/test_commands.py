@@ -115,7 +115,7 @@ def test_help_of_every_command(run, arguments: list[str], options: list[str]) ->
             ["certify", "two-layer", "--inputs", "whitened"],
             "did you mean 'whiten'? expected standardise, whiten or raw",
         ),
-        (["certify", "two-layer", "--width"], "--width lacks its value: --width INT"),
+        (["certify", "two-layer", "--width"], "--width lacks its value: --width N;"),
         (["certify", "two-layer", "--json=yes"], "--json is a switch and takes no value"),
         (["train", "two-layer"], "--out DIR is missing"),
         (["deblur", "photo.png"], "--kernel K and --out OUT are missing"),

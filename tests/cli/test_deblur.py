@@ -399,7 +399,11 @@ def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
         (("--out", "o.png", "--tile", "0"), "--tile is 0"),
         (("--out", "o.png", "--power", "2"), "--power is 2"),
         (("--out", "o.png", "--power", "0.8", "--prior", "wavelet"), "--power goes with --prior hyper-laplacian"),
-        (("--out", "o.png", "--prior", "magic"), "--prior is 'magic'; pass one of auto, "),
+        (("--out", "o.png", "--prior", "magic"), "--prior is 'magic'; expected auto, hyper-laplacian, tv or wavelet"),
+        (
+            ("--out", "o.png", "--gamma", "sRGB"),
+            "--gamma is 'sRGB'; did you mean 'srgb'? expected auto, srgb or linear",
+        ),
         (("--out", "nowhere/o.png"), "no directory nowhere"),
         (("--out", "o.png", "--noise", "0"), "--noise is 0"),
         (("--out", "o.png", "--noise", "10"), "--noise is 10"),

@@ -112,9 +112,9 @@ def test_bad_input_is_one_line_and_code_2(run, table: Path, arguments: list[str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--transform", "gausian"], "'modified-identity', 'identity', 'gaussian'"),
+        (["--transform", "gausian"], "did you mean 'gaussian'? expected modified-identity, identity or gaussian"),
         (["--loss", "softmax"], "--loss"),
-        (["--depth", "deep"], "INT"),
+        (["--depth", "deep"], "--depth is 'deep'; expected a whole number"),
     ],
 )
 def test_usage_errors(run, table: Path, arguments: list[str], message: str) -> None:
@@ -200,7 +200,7 @@ def test_certified_along_the_way(run, table: Path, tmp_path: Path) -> None:
     assert "surefoot check" in outcome.out
     quiet = run(*gaussian, "--out", tmp_path / "quiet", "--quiet")
     assert quiet.out.endswith(f", certified from iteration {since} on\n")
-    never = run(*gaussian[:-1], "41", "--certify-every", "None", "--out", tmp_path / "never")
+    never = run(*gaussian[:-1], "41", "--certify-every", "0", "--out", tmp_path / "never")
     assert "asked again" not in never.out
     assert "none: this run is uncertified" in never.out
 

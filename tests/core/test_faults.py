@@ -80,7 +80,10 @@ def test_the_lock_is_of_a_thread(tmp_path: Path) -> None:
 @write
 def test_existing_directory_with_files(tmp_path: Path, write: Callable[[Path], object]) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(sf.RunDirectoryError, match=r"exists and is not empty; choose another, or resume .*resume=True"):
+    with pytest.raises(
+        sf.RunDirectoryError,
+        match=r"not an empty directory; choose another \(directory=, --out\), go on .*resume=True.*, or delete",
+    ):
         write(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -88,7 +91,7 @@ def test_existing_directory_with_files(tmp_path: Path, write: Callable[[Path], o
 @write
 def test_existing_run(run_directory: Path, write: Callable[[Path], object]) -> None:
     before = {p: p.read_bytes() for p in run_directory.rglob("*") if p.is_file()}
-    with pytest.raises(sf.RunDirectoryError, match="exists and is not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         write(run_directory)
     assert {p: p.read_bytes() for p in run_directory.rglob("*") if p.is_file()} == before
 
@@ -364,7 +367,7 @@ def test_a_run_cut_off_before_its_config_starts_again(tmp_path: Path) -> None:
     sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, max_iterations=0, directory=directory, progress=False)
     for file in [*directory.glob("checkpoints/*"), *directory.glob("*.jsonl"), directory / "final.safetensors"]:
         file.unlink()
-    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, directory=directory, progress=False)
     (directory / "config.json").unlink()
     run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, directory=directory, progress=False)

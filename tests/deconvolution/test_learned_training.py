@@ -261,7 +261,7 @@ def test_directories(data: TrainingData, tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="not a directory"):
         short(resume=True)
     short()
-    with pytest.raises(RunDirectoryError, match="not empty"):
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
         short()
     with pytest.raises(RunDirectoryError, match="seed differ"):
         short(resume=True, seed=1)

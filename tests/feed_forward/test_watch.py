@@ -149,7 +149,7 @@ def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Pa
     assert f"An exact fit lies within {number(run.certificate.radius)} of the certified weights" in page
     assert (directory / "plots" / "training.png").exists()
     assert check(directory).outcome is Outcome.ACCEPT and run.certified
-    with pytest.raises(RunDirectoryError, match="exists and is not empty; choose another for this training"):
+    with pytest.raises(RunDirectoryError, match="not an empty directory; choose another"):
         sf.watch(net, loss, directory=directory)
     other = sf.watch(net, sf.SquaredLoss(X, 2.0 * Y), report=None)
     other.look()

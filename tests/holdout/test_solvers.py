@@ -128,7 +128,7 @@ def test_an_exception_names_the_problem() -> None:
 def test_a_directory_that_is_in_use_is_refused_without_resume(tmp_path: Path) -> None:
     found = certify_holdout(lambda problem: problem, range(9), gap=0.1, **ASKED)
     found.save(tmp_path / "c")
-    with pytest.raises(sf.RunDirectoryError, match=r"not an empty directory; choose another$"):
+    with pytest.raises(sf.RunDirectoryError, match=r"not an empty directory; choose another .*, or delete it first$"):
         found.save(tmp_path / "c")
 
 

@@ -76,7 +76,7 @@ def test_saving_refuses_what_does_not_hold(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no interval"):
         net.save_certificate(tmp_path / "a")
     net.save_certificate(tmp_path / "b", (0.1, 1.0))
-    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         net.save_certificate(tmp_path / "b", (0.1, 1.0))
     with pytest.raises(sf.RunDirectoryError, match="a certificate and no run"):
         sf.Run.load(tmp_path / "b")

@@ -169,7 +169,7 @@ def test_interruption_leaves_a_checkpoint(
 def test_directories(data: tuple[Tensor, Tensor], tmp_path: Path) -> None:
     run = tmp_path / "run"
     Net.ones(2, 4).fit(*data, epochs=2, directory=run)
-    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         Net.ones(2, 4).fit(*data, epochs=2, directory=run)
     with pytest.raises(sf.RunDirectoryError, match="coefficients differ"):
         Net.ones(2, 5).fit(*data, epochs=2, directory=run, resume=True)

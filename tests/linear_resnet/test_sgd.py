@@ -99,7 +99,7 @@ def test_resuming_gives_the_same_run(tmp_path: Path, stop: int) -> None:
     assert other.gaps != run.gaps
     with pytest.raises(sf.RunDirectoryError, match="other settings"):
         sf.sgd.descend(small_net(), X, Y, 3, 1e-3, 80, seed=3, directory=tmp_path / "run", resume=True)
-    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         sf.sgd.descend(small_net(), X, Y, 3, 1e-3, 80, seed=2, directory=tmp_path / "run")
 
 

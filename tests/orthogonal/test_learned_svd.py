@@ -360,7 +360,7 @@ def test_resumed_training_is_the_same(tmp_path: Path, inner: int) -> None:
     with pytest.raises(RunDirectoryError, match=r"\(network differ\)"):
         other = LearnedSVD(3, 4, layers=2, inverse=(1, 6))  # as many coefficients
         other.fit(M, iterations=9, directory=tmp_path / "parts", resume=True, **options)
-    with pytest.raises(RunDirectoryError, match="not empty"):
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
         parts.fit(M, directory=tmp_path / "parts", **options)
 
 

@@ -86,5 +86,5 @@ def test_a_report_of_a_run_in_memory_and_of_a_saved_one(run: sf.Run, tmp_path: P
     assert run.report() == page and page.exists()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").write_text("mine")
-    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+    with pytest.raises(sf.RunDirectoryError, match="not an empty directory"):
         run.report(tmp_path / "taken")

@@ -222,7 +222,7 @@ def test_run_directory(tmp_path: Path) -> None:
     train(net, problems(), directory=tmp_path / "run", **options)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["format"] == "surefoot-step-sizes/1" and config["iterations"] == 4
-    with pytest.raises(RunDirectoryError, match="exists and is not empty"):
+    with pytest.raises(RunDirectoryError, match="not an empty directory"):
         train(network(), problems(), directory=tmp_path / "run", **options)
     with pytest.raises(RunDirectoryError, match=r"\(learning_rate, problems differ\)"):
         train(network(), problems(1), directory=tmp_path / "run", resume=True, **{**options, "learning_rate": 0.02})

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .._core.io import RunDirectoryError, unused
+from .._core.io import RunDirectoryError, refuse_used, unused
 from .._core.registry import SYSTEMS
 from .._core.validate import unknown
 from .._report.comparison import INDEX, write_comparison
@@ -22,7 +22,6 @@ from .screen import Screen, print_json
 from .tour import NOTHING, Stop, Visit
 
 DEFAULT = "surefoot-demo"
-ELSEWHERE = "choose another directory with --out"
 
 
 @dataclass(frozen=True)
@@ -101,16 +100,17 @@ def directory_for(given: str | None) -> Path:
     if given is None:
         names = (DEFAULT if number == 1 else f"{DEFAULT}-{number}" for number in itertools.count(1))
         directory = next(Path(name) for name in names if unused(Path(name)))
-    elif unused(Path(given)):
-        directory = Path(given)
     else:
-        raise RunDirectoryError(f"{given} exists and is not an empty directory; {ELSEWHERE}")
+        directory = Path(given)
+        refuse_used(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / INDEX).touch()
         (directory / INDEX).unlink()
     except OSError as error:
-        raise RunDirectoryError(f"{directory} cannot be written ({error.strerror}); {ELSEWHERE}") from error
+        raise RunDirectoryError(
+            f"{directory} cannot be written ({error.strerror}); choose another directory with --out"
+        ) from error
     return directory
 
 

@@ -48,7 +48,7 @@ class Certifying(Question):
     step: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="A constant step of your own: the guarantee is for gradient descent with that step.",
             help_behavior_hint="(default: the steps that the theorem speaks of)",
         ),
@@ -76,17 +76,17 @@ class Training(Question):
     ] = False
     keep_problem: KeepProblem = None
     steps: Annotated[
-        str | None, arg(metavar="RULE|FLOAT", help_behavior_hint="(default: the rule that the theorem speaks of)")
+        str | None, arg(metavar="RULE|NUMBER", help_behavior_hint="(default: the rule that the theorem speaks of)")
     ] = None
     """Step rule, or a number for a constant step; `surefoot list` names the rules."""
-    max_iterations: Annotated[int, arg(metavar="INT")] = 10_000
+    max_iterations: Annotated[int, arg(metavar="N")] = 10_000
     """Limit on the iterations."""
-    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-10
+    tolerance: Annotated[float, arg(metavar="NUMBER")] = 1e-10
     """Stop at this gap (loss minus its optimal value), relative to the initial gap."""
     certify_every: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Evaluate the theorem again every so many iterations, and follow it where it guarantees more.",
             help_behavior_hint="(default: never)",
         ),

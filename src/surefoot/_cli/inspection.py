@@ -80,7 +80,7 @@ class Check:
     ] = "fast"
     replay: Flag = False
     """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
-    time_limit: float | None = None
+    time_limit: Annotated[float | None, arg(metavar="SECONDS", help_behavior_hint="(default: no limit)")] = None
     """Seconds after which what is not decided is undecided."""
     system: Annotated[
         UseAppendAction[tuple[str, ...]],
@@ -105,7 +105,12 @@ class Report:
 
     directories: Annotated[
         Positional[tuple[str, ...]],
-        arg(name="directories", metavar="DIR ...", help="Directories of runs or certificates, or of several of them."),
+        arg(
+            name="directories",
+            metavar="DIR ...",
+            help="Directories of runs or certificates, or of several of them.",
+            help_behavior_hint="(one or more)",
+        ),
     ]
     out: Annotated[
         str | None,
@@ -150,7 +155,7 @@ class Reproduce:
             help_behavior_hint="(default: trained briefly)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the random data and weights."""
     json: Json = False
 
@@ -285,15 +290,14 @@ def _refuse_other(directory: Path, name: str) -> None:
     """
     from surefoot_experiments import RUNS
 
-    from .._core.io import read_json
-    from .training import refuse_existing
+    from .._core.io import read_json, refuse_used
 
     if (directory / RUNS).is_dir():
         numbers = directory / NUMBERS
         content = read_json(numbers) if numbers.exists() else {"name": name}
         if isinstance(content, dict) and content.get("name") == name:
             return
-    refuse_existing(directory, "choose another with --out")
+    refuse_used(directory)
 
 
 def _say_on_terminal(text: str) -> None:

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._core.io import run_directory, write_json
+from .._core.io import refuse_used, run_directory, write_json
 from .._learning.run import TrainRun, TrainStatus
 from .errors import Exit
 from .options import TrainOptions
 from .screen import Screen, count, number, print_json
-from .training import FREE_ON_RESUME, LIMITS, SETTINGS, interrupted, refuse_existing
+from .training import FREE_ON_RESUME, LIMITS, SETTINGS, interrupted
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
@@ -58,7 +58,7 @@ def check(options: LearnedOptions) -> None:
     if options.learning_rate is not None and not 0.0 < options.learning_rate < math.inf:
         raise ValueError(f"--learning-rate is {options.learning_rate:g}; it must be positive and finite")
     if not options.resume:
-        refuse_existing(Path(options.out), "choose another with --out, or go on with what is in it with --resume")
+        refuse_used(Path(options.out), resumable=True)
 
 
 def not_trained(options: LearnedOptions, reason: str, record: Mapping[str, Any]) -> int:

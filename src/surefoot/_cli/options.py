@@ -108,7 +108,7 @@ class Batched:
     batch: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="SGD with so many rows a batch, drawn afresh at each step, from weights near an exact fit; what is guaranteed "
             "has a probability.",
             help_behavior_hint="(default: the full gradient)",
@@ -117,7 +117,7 @@ class Batched:
     delta: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="With --batch the probability, over the batches, that what is guaranteed may fail with.",
             help_behavior_hint=f"(default: {DELTA:g})",
         ),
@@ -228,7 +228,7 @@ class LinearFit(Rows):
     l2: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Weight of the penalty l2/2 ‖W‖² of the linear map.",
             help_behavior_hint="(default: 0)",
         ),
@@ -236,7 +236,7 @@ class LinearFit(Rows):
     rcond: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Drop directions of the inputs whose singular values are at most this times the largest.",
             help_behavior_hint="(default: max(rows, columns) times the rounding unit)",
         ),
@@ -260,7 +260,7 @@ class Matrices:
     ] = None
     size: Annotated[str | None, arg(metavar="ROWSxCOLUMNS", help_behavior_hint="(default: 50x100)")] = None
     """Size of the random matrices, with independent N(0, 1) entries."""
-    count: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 100)")] = None
+    count: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 100)")] = None
     """Number of random matrices to train on; as many again are held out to test on."""
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of whatever is random."""

@@ -15,7 +15,7 @@ from surefoot_check.text import counted
 
 from .._core.certificate import Certificate
 from .._core.descent import certify, certify_for, descend
-from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
+from .._core.io import RunDirectoryError, read_json, refuse_used, run_directory, unused, write_json
 from .._core.plans import LIMIT, PLANS
 from .._core.registry import descendable_of, system_named
 from .._core.run import Run, large
@@ -156,7 +156,7 @@ def _check_limits(options: Training) -> None:
     """``ValueError`` for a limit that no run can have, before anything is loaded or trained."""
     nonnegative("--tolerance", options.tolerance)
     integer("--max-iterations", options.max_iterations, 0)
-    if options.certify_every is not None:
+    if options.certify_every:
         positive_integer("--certify-every", options.certify_every)
     if options.batch is not None and isinstance(parse_steps(options.steps), str):
         raise ValueError(
@@ -173,10 +173,10 @@ def run_train(options: Training) -> int:
     if plan is not None and plan.untrainable:
         raise ValueError(f"{options.theorem} {plan.untrainable}")
     system = system_named(options.system)
-    if options.certify_every is not None and not isinstance(system, Recordable):
+    if options.certify_every and not isinstance(system, Recordable):
         raise ValueError(system.refusal("certify_every"))
     if not options.resume:
-        refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
+        refuse_used(Path(options.out), resumable=True)
     try:
         built = options.build()
     except NoCertificate as reason:
@@ -245,15 +245,9 @@ def _conclude(options: Training, trained: Trained, screen: Screen) -> int:
     return Exit.FAILED if stuck or run.status.failed else Exit.YES
 
 
-def refuse_existing(directory: Path, advice: str) -> None:
-    """Raise ``RunDirectoryError`` unless a run may start in the directory, before any work is done."""
-    if not unused(directory):
-        raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
-
-
 def _certify_every(options: Training, certificate: Certificate) -> int | None:
     """Never where the theorem speaks of the initial weights alone."""
-    return options.certify_every if PLANS[certificate.theorem].recertifiable else None
+    return (options.certify_every or None) if PLANS[certificate.theorem].recertifiable else None
 
 
 def _rule(options: Training, built: Built, certificate: Certificate) -> StepRule | None:

@@ -248,10 +248,8 @@ def run_directory(path: Path, resume: bool) -> Iterator[None]:
                 f"{path / 'config.json'} is missing; the run was cut off before its first step, or is none: start it again "
                 "without resume"
             )
-        if not resume and not unused(path):
-            raise RunDirectoryError(
-                f"directory {path} exists and is not empty; choose another, or resume the run in it (resume=True, --resume)"
-            )
+        if not resume:
+            refuse_used(path, resumable=True)
         for folder in (path, path / "checkpoints", path / "plots"):
             for file in folder.glob(".*"):
                 if TEMPORARY.fullmatch(file.name) and file.is_file():
@@ -268,6 +266,15 @@ def _kept_if_written(path: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             path.rmdir()
+
+
+def refuse_used(path: Path, resumable: bool = False) -> None:
+    """Raise ``RunDirectoryError`` unless the directory is ``unused``; ``resumable`` says that what is in it can be resumed."""
+    if not unused(path):
+        resumed = ", go on with what is in it (resume=True, --resume)" if resumable else ""
+        raise RunDirectoryError(
+            f"{path} exists and is not an empty directory; choose another (directory=, --out){resumed}, or delete it first"
+        )
 
 
 def unused(path: Path) -> bool:

@@ -177,7 +177,7 @@ def _missing(path: Path) -> str:
     if path.parent == Path() and not path.suffix:
         near = difflib.get_close_matches(path.name, [*names(), *_siblings(path)], 3)
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        return f"{str(path)!r} is neither a bundled data set nor an existing path; {hint}({bundled})"
+        return f"{str(path)!r} is neither a bundled data set nor an existing path; {hint}{bundled}"
     if not path.parent.is_dir():
         return f"{path}: no such file; the folder {path.parent} does not exist either"
     near = difflib.get_close_matches(path.name, _siblings(path), 3)

@@ -39,11 +39,11 @@ class Train:
             help_behavior_hint="",
         ),
     ] = False
-    epochs: Annotated[int, arg(metavar="INT")] = 2000
+    epochs: Annotated[int, arg(metavar="N")] = 2000
     """Steps of training in total, each on --batch fresh crops."""
     minutes: Annotated[
         float | None,
-        arg(metavar="FLOAT", help="Stop after so many minutes in total.", help_behavior_hint="(default: no limit)"),
+        arg(metavar="NUMBER", help="Stop after so many minutes in total.", help_behavior_hint="(default: no limit)"),
     ] = None
     device: Annotated[str, arg(metavar="cpu|cuda")] = "cpu"
     """Where to train."""
@@ -53,12 +53,12 @@ class Train:
             help="The squared error against the sharp crops, or the objective ½‖Bz - y‖² + λ‖Wz‖₁ (no sharp images used)."
         ),
     ] = "supervised"
-    layers: Annotated[int, arg(metavar="INT")] = 6
+    layers: Annotated[int, arg(metavar="N")] = 6
     """Layers of the network."""
     filters: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Channels of the learned prior step; 0 for the paper's wavelet shrinkage.",
             help_behavior_hint="(default: 32 with supervised, 0 with objective)",
         ),
@@ -69,13 +69,13 @@ class Train:
             metavar="exact|K,L", help="Inverse in each layer: by FFT, or the paper's LD-Minv with K layers of degree L."
         ),
     ] = "exact"
-    batch: Annotated[int, arg(metavar="INT")] = 16
+    batch: Annotated[int, arg(metavar="N")] = 16
     """Crops in a step of training."""
-    crop: Annotated[int, arg(metavar="INT")] = 128
+    crop: Annotated[int, arg(metavar="N")] = 128
     """Pixels a side of the crops, 38 to 180."""
-    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 3e-3
+    learning_rate: Annotated[float, arg(metavar="NUMBER")] = 3e-3
     """Largest step of Adam."""
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the initial filters and the crops."""
     require_certificate: Flag = False
     """Do not train, and exit with 1: no theorem covers trained weights."""

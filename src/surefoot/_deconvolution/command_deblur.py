@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -54,7 +54,7 @@ class Deblur:
     noise: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Standard deviation of the noise, where white is 1; of linear light where --gamma decodes to that. More makes "
             "the result smoother.",
             help_behavior_hint="(default: estimated from the photo)",
@@ -63,15 +63,14 @@ class Deblur:
     white: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="The sample that is white. Floats are never clipped, whatever their unit.",
             help_behavior_hint="(default: the largest of 8 or 16 bits; 1 for floats; guessed for those in another unit)",
         ),
     ] = None
     gamma: Annotated[
-        str,
+        Literal["auto", "srgb", "linear"],
         arg(
-            metavar="NAME",
             help="srgb: samples are decoded to linear light first, where a camera blurs; linear: they are taken as they are, as "
             "for raw data, or a picture that a program blurred; auto: srgb for 8 bits, else linear, with a note where the photo "
             "speaks against that.",
@@ -80,9 +79,8 @@ class Deblur:
     turn_kernel: Flag = False
     """Turn the kernel by 180 degrees first, for one that is meant as a correlation."""
     prior: Annotated[
-        str,
+        Literal["auto", "hyper-laplacian", "tv", "wavelet"],
         arg(
-            metavar="NAME",
             help="What is known of sharp photographs. hyper-laplacian: restored best where it was measured, a heuristic. "
             "tv, wavelet: solvers with a convergence theorem, which is evaluated for every tile. auto: the first, or tv in "
             "strong noise.",
@@ -91,12 +89,12 @@ class Deblur:
     power: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="p of the penalty |d|ᵖ of differences d, from 0.5 to 1; it goes with the prior hyper-laplacian.",
             help_behavior_hint="(default: 2/3)",
         ),
     ] = None
-    iterations: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: that of the prior)")] = None
+    iterations: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: that of the prior)")] = None
     """Iterations of the solver, at most; it goes with the priors tv and wavelet."""
     gap: Annotated[
         bool,
@@ -117,9 +115,7 @@ class Deblur:
     ] = None
     tile: Annotated[
         int,
-        arg(
-            metavar="INT", help="Pixels a side of the parts that a large photo is restored in; fewer need less memory."
-        ),
+        arg(metavar="N", help="Pixels a side of the parts that a large photo is restored in; fewer need less memory."),
     ] = 512
     page: Flag = False
     """Also write OUT.html: before and after, residual, kernel, what was assumed and certified."""

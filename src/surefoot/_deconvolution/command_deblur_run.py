@@ -30,8 +30,7 @@ from .excerpt import Excerpt
 from .learned.network import LearnedDeconvolution
 from .photo.deblur import Deblurred, deblur
 from .photo.kernel_makers import kernel_by_formula
-from .photo.light import GAMMAS
-from .photo.priors import AUTOMATIC, POWER, PRIORS
+from .photo.priors import AUTOMATIC, POWER
 
 BUNDLED = "bundled"
 """In the place of a file of weights."""
@@ -84,8 +83,6 @@ def _check(options: Deblur) -> None:
     """Raise ``ValueError`` for options out of range, before any file is read."""
     if not options.photos:
         raise ValueError("there is no photo; name one or more files or folders before the options")
-    if options.gamma not in GAMMAS:
-        raise ValueError(f"--gamma is {options.gamma!r}; pass one of {', '.join(GAMMAS)}")
     if options.iterations is not None:
         at_least_one("--iterations", options.iterations)
         if options.prior in (AUTOMATIC, WITH_POWER):
@@ -100,8 +97,6 @@ def _check(options: Deblur) -> None:
             raise ValueError(f"--power is {options.power:g}; it must be from 0.5 to 1, such as 0.8")
         if options.prior not in (AUTOMATIC, WITH_POWER):
             raise ValueError(f"--power goes with --prior {WITH_POWER}; leave it out")
-    if options.prior not in (AUTOMATIC, *PRIORS):
-        raise ValueError(f"--prior is {options.prior!r}; pass one of {', '.join((AUTOMATIC, *PRIORS))}")
 
 
 def _single(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvolution | None) -> int:

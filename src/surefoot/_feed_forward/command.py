@@ -39,15 +39,15 @@ class FeedForward(Batched, Rows, Question):
     weight_decay: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
-            help="Adds ½ FLOAT ‖weights and biases‖², as torch's SGD does.",
+            metavar="NUMBER",
+            help="Adds ½ NUMBER ‖weights and biases‖², as torch's SGD does.",
             help_behavior_hint=f"(default: {DECAY:g} with mse and cross-entropy)",
         ),
     ] = None
     samples: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Rows to fit, drawn from the train rows; all, if there are fewer.",
             help_behavior_hint=f"(default: {DEFAULTS[False][0]}, or {DEFAULTS[True][0]} with a weight decay)",
         ),
@@ -55,7 +55,7 @@ class FeedForward(Batched, Rows, Question):
     hidden: Annotated[
         str | None,
         arg(
-            metavar="INT[,...]",
+            metavar="N[,N...]",
             help="Widths of the hidden layers.",
             help_behavior_hint=f"(default: {DEFAULTS[False][1]}, or {DEFAULTS[True][1]} with a weight decay)",
         ),
@@ -72,7 +72,7 @@ class FeedForward(Batched, Rows, Question):
             help_behavior_hint="(default: torch's initial ones)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the drawn rows, the initial weights and the batches."""
     theorem: Annotated[
         str | None,
@@ -128,7 +128,7 @@ class Train(Training, FeedForward):
     learning_rate: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Its learning rate.",
             help_behavior_hint="(default: 1e-3; lbfgs: 1; sgd: 1e-4 for the squared loss, which is a sum, and 0.1 for a mean)",
         ),
@@ -136,7 +136,7 @@ class Train(Training, FeedForward):
     optimizer_steps: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Limit on its steps.",
             help_behavior_hint=f"(default: {DEFAULTS[False][2]}, or {DEFAULTS[True][2]} with a weight decay)",
         ),

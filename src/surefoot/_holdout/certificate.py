@@ -16,7 +16,7 @@ from surefoot_check.holdout.statement import HYPOTHESES
 from surefoot_check.run_files import CERTIFICATE, Content
 
 from .._core.charts import save
-from .._core.io import RunDirectoryError, run_directory, unused, write_atomic, write_tensors
+from .._core.io import RunDirectoryError, refuse_used, run_directory, write_atomic, write_tensors
 from .._core.validate import folder
 from .bounds import coverage_bound
 from .counting import Counter, Drawn
@@ -143,8 +143,7 @@ class HoldoutCertificate:
             OSError: it cannot be written.
         """
         path = folder("directory", directory)
-        if not unused(path):
-            raise RunDirectoryError(f"{path} exists and is not an empty directory; choose another")
+        refuse_used(path)
         with run_directory(path, resume=False):
             for name, tensors in self._arrays.items():
                 write_tensors(path / f"{name}.safetensors", tensors)

@@ -27,22 +27,22 @@ class Holdout(RandomProblems):
             "layers`; LassoSolver, LogisticSolver; or a method without learning, as FISTA: `surefoot list` names them.",
         ),
     ]
-    problems: Annotated[int, arg(metavar="INT")] = 600
+    problems: Annotated[int, arg(metavar="N")] = 600
     """Number of held-out problems; a coverage and a confidence of 0.99 need 459."""
     gap: Annotated[
         float,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="A problem is solved when F - F* is at most this share of F*; with least-squares, of F(0) - F*.",
         ),
     ] = 1e-4
-    coverage: Annotated[float, arg(metavar="FLOAT")] = 0.99
+    coverage: Annotated[float, arg(metavar="NUMBER")] = 0.99
     """Share of the new problems that the statement is about."""
-    confidence: Annotated[float, arg(metavar="FLOAT")] = 0.99
+    confidence: Annotated[float, arg(metavar="NUMBER")] = 0.99
     """Probability, over the draw of the held-out problems, that the statement is true."""
-    iterations: Annotated[int, arg(metavar="INT")] = 1000
+    iterations: Annotated[int, arg(metavar="N")] = 1000
     """Most iterations that a problem may take, and the steps of a schedule; a problem that takes more is not solved."""
-    seed: Annotated[int, arg(metavar="INT")] = 100
+    seed: Annotated[int, arg(metavar="N")] = 100
     """Seed of the held-out problems: another than that of the training, which would draw its matrices again."""
     shift: Annotated[
         str | None,

@@ -13,10 +13,10 @@ from surefoot_check.text import counted
 
 from .._cli.errors import Exit, message_of
 from .._cli.screen import Screen, count, number, print_json
-from .._cli.training import SETTINGS, refuse_existing
+from .._cli.training import SETTINGS
 from .._cli.values import matrix_size
 from .._core.descent import certify
-from .._core.io import RunDirectoryError, read_json
+from .._core.io import RunDirectoryError, read_json, refuse_used
 from .._core.validate import unknown
 from .._lasso.learned_solver import LassoSolver
 from .._layers.network import LayeredSteps
@@ -54,7 +54,7 @@ def run_holdout(options: Holdout) -> int:
     """``surefoot certify holdout``."""
     screen = Screen(silent=options.json)
     if options.out is not None:
-        refuse_existing(Path(options.out), "choose another with --out")
+        refuse_used(Path(options.out))
     elif options.keep_solutions:
         raise ValueError("--keep-solutions needs --out, the directory that they are kept in")
     held_out = options.draw(options.seed)

@@ -35,7 +35,7 @@ class Drawn(Source):
     samples: Annotated[
         int,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Rows to train on, drawn from the train rows with the classes in proportion; all, if there are fewer. "
             "The paper takes 1000 of two classes.",
         ),
@@ -74,7 +74,7 @@ class Implicit(Drawn, Question):
     width: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Width m. Certificates need at least as many units as rows; 2 to 4 times as many do well.",
             help_behavior_hint="(default: 4 x rows but at most 2000; where features stay put at least the inputs)",
         ),
@@ -82,7 +82,7 @@ class Implicit(Drawn, Question):
     gamma: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Weight of the fixed-point equation, below 1: the initial weights are then those of the paper, "
             "W ~ N(0, 1/m), A = I, b = 0, which no theorem covers at usual sizes. Of implicit/local and implicit/exact-fit they "
             "are W ~ N(0, 1/4), A ~ N(0, 1/4m), b = 0, from which features are learned.",
@@ -98,7 +98,7 @@ class Implicit(Drawn, Question):
             help_behavior_hint="(default: drawn)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the drawn rows and the initial weights."""
     theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: implicit/spectral)")] = None
     """Theorem to evaluate; `surefoot list` names them."""
@@ -135,12 +135,12 @@ class Train(Training, Implicit):
     learning_rate: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Its learning rate.",
             help_behavior_hint="(default: 1e-3; lbfgs: 1; sgd: 1e-4)",
         ),
     ] = None
-    optimizer_steps: Annotated[int, arg(metavar="INT")] = 200
+    optimizer_steps: Annotated[int, arg(metavar="N")] = 200
     """Limit on its steps."""
     finish: Annotated[
         Literal["auto", "gauss-newton", "none"],
@@ -149,7 +149,7 @@ class Train(Training, Implicit):
             "gauss-newton with --theorem implicit/local or implicit/exact-fit, else none."
         ),
     ] = "auto"
-    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-3
+    tolerance: Annotated[float, arg(metavar="NUMBER")] = 1e-3
     """Stop at this loss, relative to the initial loss."""
 
     def build(self) -> Built:

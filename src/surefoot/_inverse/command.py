@@ -24,9 +24,9 @@ class Inverse:
             help_behavior_hint="(default: that of --weights, else 1e-3,1)",
         ),
     ] = None
-    layers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 4)")] = None
+    layers: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 4)")] = None
     """Number K of layers."""
-    degree: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 4)")] = None
+    degree: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 4)")] = None
     """Degree L of a layer's residual: the number of its coefficients."""
     coefficients: Annotated[
         Literal["chebyshev", "ones"] | None,
@@ -70,11 +70,11 @@ class Train(Inverse, Matrices):
 
     out: Out
     resume: Resume = False
-    epochs: Annotated[int, arg(metavar="INT")] = 1000
+    epochs: Annotated[int, arg(metavar="N")] = 1000
     """Steps of training in total; 0 takes the coefficients as they are."""
     optimizer: Annotated[Literal["adam", "sgd"], arg(help="sgd at 1e-4 is the paper's.")] = "adam"
     learning_rate: Annotated[
-        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-2 with adam, 1e-4 with sgd)")
+        float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 1e-2 with adam, 1e-4 with sgd)")
     ] = None
     """Its step."""
     require_certificate: Flag = False

@@ -12,14 +12,14 @@ from typing import Any
 
 from torch import Tensor
 
-from .._cli import learned, training
+from .._cli import learned
 from .._cli.errors import Exit, message_of
 from .._cli.matrices import Split, load
 from .._cli.screen import Screen, certificate_record, number, print_json
 from .._cli.values import at_least_one
 from .._core.certificate import Certificate
 from .._core.descent import certify
-from .._core.io import RunDirectoryError
+from .._core.io import RunDirectoryError, refuse_used
 from .._learning.run import TrainStatus
 from .command import Certify, Inverse, Train
 from .network import LearnedInverse
@@ -40,7 +40,7 @@ def run_certify(options: Certify) -> int:
     """``surefoot certify inverse``."""
     screen = Screen(silent=options.json)
     if options.out is not None:
-        training.refuse_existing(Path(options.out), "choose another with --out")
+        refuse_used(Path(options.out))
     interval = None if options.interval is None else _interval(options.interval)
     # an interval that ends below 1 is of a c0 of the user's, which no rule here may stand for
     own = interval is not None and interval[1] < 1.0

@@ -25,26 +25,26 @@ class Layers(RandomProblems):
     resume: ClassVar[bool] = False
 
     out: Annotated[str, arg(metavar="DIR", help="Directory to write: new, or empty.")]
-    layers: Annotated[int, arg(metavar="INT")] = 10
+    layers: Annotated[int, arg(metavar="N")] = 10
     """Layers, each one iteration of the solver."""
     range: Annotated[
         str,
         arg(metavar="LO,HI", help="Steps lie between LO/β and HI/β; up to 2 no layer ever raises an objective."),
     ] = "0,2"
     sectors: Annotated[
-        int, arg(metavar="INT", help="Sectors of the plane of a coordinate and its gradient; each has a step.")
+        int, arg(metavar="N", help="Sectors of the plane of a coordinate and its gradient; each has a step.")
     ] = 4
     steps: Annotated[
         int | None,
-        arg(metavar="INT", help="Steps in the grid.", help_behavior_hint="(default: 2 with least-squares, else 9)"),
+        arg(metavar="N", help="Steps in the grid.", help_behavior_hint="(default: 2 with least-squares, else 9)"),
     ] = None
     objective: Annotated[
         Literal["last", "next"],
         arg(help="What a layer is trained for: the objective after all of them, or after the layer itself."),
     ] = "last"
-    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-6
+    tolerance: Annotated[float, arg(metavar="NUMBER")] = 1e-6
     """Duality gap, relative to F - F*, with which a layer stays a constant step."""
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the problems; the next one is that of fresh problems."""
     quiet: Quiet = False
     json: Json = False

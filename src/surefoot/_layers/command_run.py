@@ -12,8 +12,8 @@ from surefoot_check.text import counted
 
 from .._cli.errors import Exit
 from .._cli.screen import Screen, print_json
-from .._cli.training import SETTINGS, refuse_existing
-from .._core.io import write_json
+from .._cli.training import SETTINGS
+from .._core.io import refuse_used, write_json
 from .._learning.run import TrainStatus
 from .._step_sizes.command_comparison import comparison_record, show_comparison
 from .._step_sizes.command_problems import pair
@@ -27,7 +27,7 @@ from .training import train_layers
 def run_layers(options: Layers) -> int:
     """``surefoot train layers``."""
     screen, directory = Screen(silent=options.json or options.quiet), Path(options.out)
-    refuse_existing(directory, "choose another with --out")
+    refuse_used(directory)
     problems, fresh = options.draw(options.seed), options.draw(options.seed + 1)
     facts = {**options.described(problems), "seed": options.seed}
     screen.heading("Problem", f"{facts['data']}, seed {options.seed}")

@@ -19,12 +19,12 @@ class Transformed(Batched, LinearFit, Question):
     """Which data, which fixed transformations, which theorem."""
 
     system: ClassVar[str] = "linear-resnet"
-    depth: Annotated[int, arg(metavar="INT")] = 10
+    depth: Annotated[int, arg(metavar="N")] = 10
     """Number of trained layers, all zero at the start."""
     width: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Width of every layer: the more, the earlier gaussian is certified; modified-identity does not depend "
             "on it.",
             help_behavior_hint="(default: inputs + outputs; with gaussian 1000, or 2 (inputs + outputs) if that is more)",
@@ -40,7 +40,7 @@ class Transformed(Batched, LinearFit, Question):
     alpha: Annotated[
         str | None,
         arg(
-            metavar="FLOAT|sufficient",
+            metavar="NUMBER|sufficient",
             help="Scale α of the modified identity; sufficient is the smallest that certifies linear-resnet/local "
             "before the first step.",
             help_behavior_hint="(default: sufficient with modified-identity)",
@@ -49,12 +49,12 @@ class Transformed(Batched, LinearFit, Question):
     scaling: Annotated[
         Literal["fan", "unit"] | None,
         arg(
-            metavar="{fan,unit}",
+            metavar="fan|unit",
             help="Variances of gaussian entries: fan 1/width in A and 1/outputs in B, or unit.",
             help_behavior_hint="(default: fan with gaussian)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of gaussian transformations and of batches."""
     project: Flag = False
     """Fit the part of the targets that X can fit: what --batch needs, and gradient descent does not."""
@@ -82,9 +82,9 @@ class Train(Training, Transformed):
     certify_every: Annotated[
         int | None,
         arg(
-            metavar="INT|None",
+            metavar="N",
             help="Evaluate linear-resnet/local again every so many iterations, and follow it where it guarantees more: "
             "a run that is not certified at its start may become so.",
-            help_behavior_hint="(default: 10; None: never)",
+            help_behavior_hint="(default: 10; 0: never)",
         ),
     ] = 10

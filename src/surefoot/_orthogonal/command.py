@@ -22,9 +22,9 @@ class Train(Matrices):
     system: ClassVar[str] = "svd"
     out: Out
     resume: Resume = False
-    layers: Annotated[int, arg(metavar="INT")] = 10
+    layers: Annotated[int, arg(metavar="N")] = 10
     """Number of layers, each a step in U and one in V."""
-    rank: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
+    rank: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: all)")] = None
     """How many singular values."""
     inverse: Annotated[
         str,
@@ -36,11 +36,11 @@ class Train(Matrices):
         Literal["objective", "singular-values"],
         arg(help="The objective of the layers, or the error of their singular values."),
     ] = "objective"
-    epochs: Annotated[int, arg(metavar="INT")] = 50
+    epochs: Annotated[int, arg(metavar="N")] = 50
     """Steps of training in total, each on --batch matrices; 0 takes the guarded steps as they are."""
-    batch: Annotated[int, arg(metavar="INT")] = 30
+    batch: Annotated[int, arg(metavar="N")] = 30
     """Matrices in a step of training."""
-    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 0.1
+    learning_rate: Annotated[float, arg(metavar="NUMBER")] = 0.1
     """Step of Adam."""
     require_certificate: Flag = False
     """Do not train, and exit with 1: no theorem speaks of this network."""

@@ -34,7 +34,7 @@ class StepSizes(RandomProblems):
             help_behavior_hint="(default: random)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the problems and the initial weights."""
     theorem: Annotated[
         str | None,
@@ -65,9 +65,9 @@ class Train(StepSizes):
     out: Out
     resume: Resume = False
     keep_problem: KeepProblem = None
-    iterations: Annotated[int, arg(metavar="INT")] = 100
+    iterations: Annotated[int, arg(metavar="N")] = 100
     """Iterations of the solver, in training and on the fresh problems."""
-    epochs: Annotated[int, arg(metavar="INT")] = 100
+    epochs: Annotated[int, arg(metavar="N")] = 100
     """Steps of training in total; 0 takes --weights as they are."""
     optimizer: Annotated[
         Literal["lbfgs", "adam", "sgd", "armijo"],
@@ -75,7 +75,7 @@ class Train(StepSizes):
     ] = "lbfgs"
     learning_rate: Annotated[
         float | None,
-        arg(metavar="FLOAT", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
+        arg(metavar="NUMBER", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
     ] = None
     """Step of adam and sgd; first trial of lbfgs and armijo."""
     gradient: Annotated[
@@ -83,7 +83,7 @@ class Train(StepSizes):
         arg(help="detached leaves out how the network's inputs depend on it: the paper's rule, and not a gradient."),
     ] = "exact"
     expansion: Annotated[
-        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1; the weights themselves with --weights)")
+        float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 1; the weights themselves with --weights)")
     ] = None
     """Factor of the orthogonal initial weights; the paper takes 100."""
     require_certificate: Flag = False

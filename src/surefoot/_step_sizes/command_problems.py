@@ -31,9 +31,9 @@ class RandomProblems:
     ] = "least-squares"
     size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
     """Rows and columns of each M."""
-    problems: Annotated[int, arg(metavar="INT")] = 32
+    problems: Annotated[int, arg(metavar="N")] = 32
     """Number of problems in a batch."""
-    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
+    lam: Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
         None
     )
     """Weight λ of the l1 penalty."""

@@ -32,7 +32,7 @@ class TwoLayer(LinearFit, Question):
     l2: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Weight of the penalty l2/2 ‖W‖² of the linear map.",
             help_behavior_hint="(default: 0; 1e-3 with softmax)",
         ),
@@ -40,7 +40,7 @@ class TwoLayer(LinearFit, Question):
     width: Annotated[
         int | None,
         arg(
-            metavar="INT",
+            metavar="N",
             help="Width h. From inputs + outputs on, random weights almost surely fulfil the default theorem.",
             help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more; inputs + outputs with certifiable; "
             f"{RANK} with completion)",
@@ -53,14 +53,14 @@ class TwoLayer(LinearFit, Question):
             "iterations are guaranteed; training is lazier, and says by how much the weights moved."
         ),
     ] = "gaussian"
-    std: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1/sqrt(width) with gaussian)")] = (
+    std: Annotated[float | None, arg(metavar="NUMBER", help_behavior_hint="(default: 1/sqrt(width) with gaussian)")] = (
         None
     )
     """Standard deviation of gaussian weights."""
     scale: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="Multiple of the orthonormal rows: the larger, the fewer iterations are guaranteed, and the less weights move.",
             help_behavior_hint="(default with certifiable: the least that guarantees about as few as any)",
         ),
@@ -68,12 +68,12 @@ class TwoLayer(LinearFit, Question):
     moved: Annotated[
         float | None,
         arg(
-            metavar="FLOAT",
+            metavar="NUMBER",
             help="In its place, how far the weights shall move, relative to their norm; the multiple follows from it.",
             help_behavior_hint="(default: as --scale says)",
         ),
     ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
+    seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the initial weights."""
     theorem: Annotated[
         str | None,

@@ -16,7 +16,7 @@ from surefoot_check.text import chance, counted
 from ..certificate import Certificate, digests
 from ..descent import certify
 from ..draws import drawing
-from ..io import RunDirectoryError, make_folder, unused
+from ..io import make_folder, refuse_used
 from ..losses import Loss
 from ..minibatch import DELTA
 from ..registry import SYSTEMS
@@ -163,8 +163,7 @@ class Watch:
 
 def _free(directory: Path) -> Path:
     """The directory, in which a run may start."""
-    if not unused(directory):
-        raise RunDirectoryError(f"directory {directory} exists and is not empty; choose another for this training")
+    refuse_used(directory)
     return directory
 
 
