@@ -21,6 +21,7 @@ MODULES = (
     "surefoot",
     "surefoot.callbacks",
     "surefoot.data",
+    "surefoot.deconvolution",
     "surefoot.distributed",
     "surefoot.estimators",
     "surefoot.extending",
@@ -38,6 +39,8 @@ RESULTS: frozenset[str] = frozenset(
     | {"Contractive", "Equilibrium", "JacobianPenalty", "JacobianSpectrum", "LearnedSVDResult", "SVDInfo", "SolveInfo"}
     | {"Trajectory"}
     | {"AuditLine", "Facts", "Flow", "SGDGuarantee", "SGDRun", "Watch", "WidthEstimate"}
+    | {"Deblurred", "DeconvolutionSolution", "DualityGap", "InnerSolution", "NoiseEstimate", "PoissonTVSolution"}
+    | {"Restoration", "RichardsonLucySolution", "State", "TVState"}
     | {"AnalyticWeights", "Comparison", "HoldoutCertificate", "LassoSolution", "LayersRun", "LogisticSolution"}
     | {"ShiftTest", "Solution", "TrainRun"}
 )

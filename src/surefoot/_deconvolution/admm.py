@@ -67,6 +67,18 @@ class LADMM(DeconvolutionSolver[DeconvolutionProblem, State]):
 
     Raises:
         ValueError: a parameter that is not a positive number.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> problem = sf.deconvolution.DeconvolutionProblem(observed, blur, sf.deconvolution.default_penalty(noise=0.01))
+        >>> method = sf.deconvolution.LADMM()
+        >>> solution = method.solve(problem)
+        >>> solution.status.value, method.certify(problem).holds, bool(solution.gap.relative < 0.05)
+        ('converged', True, True)
+        >>> bool(sf.deconvolution.psnr(solution.image, sharp) > sf.deconvolution.psnr(observed, sharp) + 5)
+        True
     """
 
     problems = DeconvolutionProblem

@@ -45,9 +45,32 @@ def conjugate_gradients(
     iterations: int = 200,
     preconditioned: bool = False,
 ) -> InnerSolution:
-    """Solve (αBᵀB + I)z = right (..., H, W), until every image's relative residual is at most ``tolerance``.
+    """Solve (αBᵀB + I)z = right, until every image's relative residual is at most ``tolerance``.
 
-    ``preconditioned``: by the blur's own (αM + I)⁻¹, one FFT pair. Stops at ``iterations`` without complaint; see ``residual``.
+    Args:
+        blur: B.
+        right: (..., H, W), of the dtype and device of the blur.
+        alpha: α > 0.
+        start: (..., H, W), where to begin; by default 0.
+        tolerance: of the residual's 2-norm, relative to that of ``right``.
+        iterations: at most so many; it stops there without complaint: see ``residual``.
+        preconditioned: by the blur's own (αM + I)⁻¹, one FFT pair.
+
+    Returns:
+        The solution, its residual and how many products it took.
+
+    Raises:
+        TypeError, ValueError: ``right`` is no latent image of the blur.
+
+    Source:
+        Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1.
+
+    Example:
+        >>> blur = sf.deconvolution.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))  # no transform inverts this one
+        >>> right = torch.rand(16, 16).double()
+        >>> found = sf.deconvolution.conjugate_gradients(blur, right, alpha=10.0, preconditioned=True)
+        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4), bool(found.residual <= 1e-6)
+        (True, True)
     """
 
     def system(z: Tensor) -> Tensor:
@@ -99,7 +122,19 @@ def chebyshev(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> InnerSolution:
-    """Chebyshev semi-iteration on the spectrum [1, 1 + α‖B‖²], without inner products; arguments as ``conjugate_gradients``."""
+    """Chebyshev semi-iteration on the spectrum [1, 1 + α‖B‖²], without inner products; arguments, result and errors as
+    ``conjugate_gradients``.
+
+    Source:
+        Saad, Iterative Methods for Sparse Linear Systems, algorithm 12.1.
+
+    Example:
+        >>> blur = sf.deconvolution.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> right = torch.rand(16, 16).double()
+        >>> found = sf.deconvolution.chebyshev(blur, right, alpha=10.0)
+        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4), bool(found.residual <= 1e-6)
+        (True, True)
+    """
     low, high = 1.0, 1.0 + alpha * blur.norm_bound**2
     centre, radius = 0.5 * (high + low), 0.5 * (high - low)
     z = torch.zeros_like(right) if start is None else start.clone()

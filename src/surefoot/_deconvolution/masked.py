@@ -28,6 +28,15 @@ class MaskedBlur(Blur):
     Raises:
         TypeError: a mask that is not bool, or a blur that is masked already.
         ValueError: a mask of another shape than observed images.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> whole = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = whole.forward(1.5 * sharp).clamp(max=1.0)
+        >>> blur = sf.deconvolution.MaskedBlur(whole, observed < 1.0)  # clipped highlights are not believed
+        >>> problem = sf.deconvolution.TotalVariationProblem(blur.seen(observed), blur, penalty=1e-3)
+        >>> sf.deconvolution.TVADMM().solve(problem).image.max().item() > 1.1
+        True
     """
 
     def __init__(self, blur: Blur, mask: Any) -> None:

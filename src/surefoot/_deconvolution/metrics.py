@@ -17,8 +17,16 @@ def psnr(image: Tensor, reference: Tensor, peak: float = 1.0, border: int = 0) -
         peak: the largest intensity.
         border: pixels left out at each side.
 
+    Returns:
+        (...,), in the dtype of the images.
+
     Raises:
         ValueError: shapes that differ, or a border that leaves nothing.
+
+    Example:
+        >>> sharp = torch.rand(16, 16)
+        >>> round(sf.deconvolution.psnr(sharp + 0.1, sharp).item(), 2)
+        20.0
     """
     a, b = _inside(image, reference, border)
     return 10.0 * torch.log10(peak**2 / (a - b).square().mean((-2, -1)))
@@ -30,6 +38,11 @@ def ssim(image: Tensor, reference: Tensor, peak: float = 1.0, border: int = 0) -
 
     Raises:
         ValueError: shapes that differ, or fewer than 11 pixels a side.
+
+    Example:
+        >>> sharp = torch.rand(16, 16)
+        >>> round(sf.deconvolution.ssim(sharp, sharp).item(), 2), sf.deconvolution.ssim(sharp.mT, sharp).item() < 0.5
+        (1.0, True)
     """
     a, b = _inside(image, reference, border)
     if min(a.shape[-2:]) < 11:
@@ -55,6 +68,19 @@ def best_shift(image: Tensor, reference: Tensor, reach: int = 5, border: int = 0
     """The integer shift (rows, columns), up to ``reach`` each way, by which ``image`` (H, W) fits ``reference`` (H, W) best.
 
     Compared where both are known and at least ``border`` pixels from the sides.
+
+    Args:
+        image, reference: of one size, of any floats.
+        reach: the largest shift that is tried, in pixels.
+        border: pixels left out at each side, beside ``reach``.
+
+    Raises:
+        ValueError: shapes that differ, or a border that leaves nothing.
+
+    Example:
+        >>> sharp = torch.rand(16, 16)
+        >>> sf.deconvolution.best_shift(sharp.roll((1, -2), (0, 1)), sharp)  # what moves it back
+        (-1, 2)
     """
     best, shift = math.inf, (0, 0)
     for rows in range(-reach, reach + 1):
@@ -68,7 +94,14 @@ def best_shift(image: Tensor, reference: Tensor, reach: int = 5, border: int = 0
 
 def aligned_psnr(image: Tensor, reference: Tensor, peak: float = 1.0, border: int = 0, reach: int = 5) -> float:
     """PSNR of ``image`` (H, W) against ``reference`` (H, W) at their best integer shift: a blur kernel and a photograph fix
-    the position of the sharp image only up to a shift."""
+    the position of the sharp image only up to a shift. Arguments and errors as ``psnr`` and ``best_shift``.
+
+    Example:
+        >>> sharp = torch.rand(16, 16)
+        >>> moved = sharp.roll((1, -2), (0, 1)) + 0.01  # as a kernel off its centre moves what it restores
+        >>> round(sf.deconvolution.aligned_psnr(moved, sharp), 1), sf.deconvolution.psnr(moved, sharp).item() < 15
+        (40.0, True)
+    """
     shift = best_shift(image, reference, reach, border)
     return float(psnr(*_overlap(image, reference, *shift, reach), peak, border))
 

@@ -31,9 +31,17 @@ AXES = {2: "rows, columns", 3: "planes, rows, columns"}
 def normalised_kernel(kernel: Any, dimensions: int = 2) -> Tensor:
     """A blur kernel divided by its sum, float64 unless it is float32; shape (..., kh, kw), or (..., kd, kh, kw) of 3 dimensions.
 
+    Args:
+        kernel: an array or tensor of floats, not negative.
+        dimensions: 2 of pictures, 3 of stacks.
+
     Raises:
         TypeError: not an array of floats.
         ValueError: too few dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
+
+    Example:
+        >>> sf.deconvolution.normalised_kernel(torch.tensor([[1.0, 2.0, 1.0]]))
+        tensor([[0.2500, 0.5000, 0.2500]])
     """
     axes = last_axes(dimensions)
     scaled = _kernel(kernel, dimensions)
@@ -112,6 +120,14 @@ class Blur(ABC):
         majorizer: (..., H, W//2+1), the multiplier M on the half-space of ``torch.fft.rfftn`` with BᵀB ⪯ M.
         exact_majorizer: whether BᵀB = M, so that ``solve`` inverts αBᵀB + I.
         norm_bound: rigorous upper bound of ‖B‖ over the whole batch, for the stored kernel in exact arithmetic.
+
+    Example:
+        >>> blur = sf.deconvolution.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> isinstance(blur, sf.deconvolution.Blur), blur.domain, blur.range
+        (True, (16, 16), (14, 14))
+        >>> z, y = torch.rand(16, 16).double(), torch.rand(14, 14).double()
+        >>> torch.isclose((blur.forward(z) * y).sum(), (z * blur.adjoint(y)).sum()).item()
+        True
     """
 
     domain: Shape
@@ -259,6 +275,13 @@ class PeriodicBlur(Blur):
 
     Raises:
         TypeError, ValueError: see ``normalised_kernel``; a sum other than 1; a kernel larger than the image.
+
+    Example:
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> right = torch.rand(16, 16).double()
+        >>> z = blur.solve(right, alpha=10.0)  # (10 BᵀB + I)z = right by two transforms
+        >>> torch.allclose(10.0 * blur.gram(z) + z, right), blur.exact_majorizer
+        (True, True)
     """
 
     exact_majorizer = True
@@ -292,6 +315,14 @@ class ValidBlur(Blur):
     Args:
         kernel: as for ``PeriodicBlur``.
         shape: (H, W) or (D, H, W) of latent images; ``ValidBlur.observing`` takes the observed size instead.
+
+    Raises:
+        TypeError, ValueError: as ``PeriodicBlur``.
+
+    Example:
+        >>> blur = sf.deconvolution.ValidBlur.observing(torch.full((5, 3), 1 / 15).double(), (16, 16))  # the photograph
+        >>> blur.domain, blur.crop(torch.rand(blur.domain)).shape  # what reached it, and the part under it
+        ((20, 18), torch.Size([16, 16]))
     """
 
     def __init__(self, kernel: Any, shape: tuple[int, ...]) -> None:
@@ -337,6 +368,15 @@ class SpatiallyVaryingBlur(Blur):
 
     Raises:
         TypeError, ValueError: as for ``PeriodicBlur``; weights that do not fit or do not sum to 1.
+
+    Example:
+        >>> kernels = torch.zeros(2, 3, 3).double()
+        >>> kernels[0, 1, 1], kernels[1] = 1.0, 1 / 9  # sharp on the left, blurred on the right
+        >>> right = torch.linspace(0.0, 1.0, 16).double().expand(16, 16)
+        >>> blur = sf.deconvolution.SpatiallyVaryingBlur(kernels, torch.stack([1.0 - right, right]), boundary="periodic")
+        >>> z = torch.rand(16, 16).double()
+        >>> torch.allclose(blur.forward(z)[:, 0], z[:, 0]), torch.allclose(blur.forward(z)[:, -1], z[:, -1])
+        (True, False)
     """
 
     def __init__(self, kernels: Any, weights: Any, boundary: str = "valid") -> None:

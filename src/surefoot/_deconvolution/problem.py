@@ -23,8 +23,15 @@ DEFAULT_WAVELET = "sym4"
 def default_penalty(noise: float) -> float:
     """λ = 2 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best.
 
+    Args:
+        noise: σ.
+
     Raises:
         ValueError: a noise that is not a positive number, or whose λ is not one in float64.
+
+    Example:
+        >>> f"{sf.deconvolution.default_penalty(noise=0.01):.1e}"
+        '2.0e-03'
     """
     penalty = 2.0 * positive("noise", noise) ** 1.5
     if penalty == 0.0:
@@ -119,6 +126,14 @@ class DeconvolutionProblem(ObservedPicture):
     Raises:
         TypeError: not an array of floats, or of another dtype or device than blur and wavelet.
         ValueError: NaN or infinite pixels, shapes that do not fit, or a penalty that is not a positive number.
+
+    Example:
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(torch.rand(16, 16).double())
+        >>> problem = sf.deconvolution.DeconvolutionProblem(observed, blur, penalty=1e-3, wavelet="haar")
+        >>> x = problem.wavelet.analysis(observed)  # coefficients of any picture: how far is their objective from the optimum?
+        >>> bool(problem.objective(x) <= problem.duality_gap(x).primal), bool(problem.duality_gap(x).gap > 0)
+        (True, True)
     """
 
     kind = "deconvolution"

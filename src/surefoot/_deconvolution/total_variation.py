@@ -26,8 +26,15 @@ def variation_penalty(noise: float) -> float:
     """λ = 0.8 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best, for σ
     from 0.002 to 0.05.
 
+    Args:
+        noise: σ.
+
     Raises:
         ValueError: a noise that is not a positive number.
+
+    Example:
+        >>> f"{sf.deconvolution.variation_penalty(noise=0.01):.1e}"
+        '8.0e-04'
     """
     return 0.8 * positive("noise", noise) ** 1.5
 
@@ -67,6 +74,14 @@ class TotalVariationProblem(ObservedPicture):
         TypeError: not an array of floats, or of another dtype or device than the blur.
         ValueError: NaN or infinite pixels, shapes that do not fit, a penalty that is not a positive number, or a blur that takes
             a constant image to 0: it would have no restoration.
+
+    Example:
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(torch.rand(16, 16).double())
+        >>> problem = sf.deconvolution.TotalVariationProblem(observed, blur, penalty=1e-3)
+        >>> gap = problem.duality_gap(observed)  # of any picture: how far is its objective from the optimum, at most?
+        >>> bool(gap.dual <= gap.primal), bool(0 < gap.relative < 1)
+        (True, True)
     """
 
     kind = "total-variation"
@@ -196,6 +211,18 @@ class TVADMM(DeconvolutionSolver[TotalVariationProblem, TVState]):
 
     Raises:
         ValueError: a β that is not a positive number.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> problem = sf.deconvolution.TotalVariationProblem(observed, blur, sf.deconvolution.variation_penalty(noise=0.01))
+        >>> method = sf.deconvolution.TVADMM()
+        >>> solution = method.solve(problem)
+        >>> solution.status.value, method.certify(problem).holds, bool(solution.gap.relative < 0.05)
+        ('converged', True, True)
+        >>> bool(sf.deconvolution.psnr(solution.image, sharp) > sf.deconvolution.psnr(observed, sharp) + 10)
+        True
     """
 
     problems = TotalVariationProblem

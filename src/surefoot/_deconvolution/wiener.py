@@ -32,6 +32,14 @@ def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Ten
 
     Raises:
         TypeError, ValueError: not an image of the blur's shape, dtype and device; a noise or signal that is not positive.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> restored = blur.crop(sf.deconvolution.wiener(blur, observed, noise=0.01))
+        >>> bool(sf.deconvolution.psnr(restored, sharp) > sf.deconvolution.psnr(observed, sharp) + 3)
+        True
     """
     y = checked_image("observed", observed)
     ratio = positive("noise", noise) / positive("signal", signal)
@@ -45,6 +53,17 @@ def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0
 
     Args and result as ``wiener``; ``gradient`` is the standard deviation of the differences of neighbouring pixels. Its default
     was chosen on training photographs.
+
+    Raises:
+        TypeError, ValueError: as ``wiener``.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> restored = blur.crop(sf.deconvolution.gradient_wiener(blur, observed, noise=0.01))
+        >>> bool(sf.deconvolution.psnr(restored, sharp) > sf.deconvolution.psnr(observed, sharp) + 2)
+        True
     """
     y = checked_image("observed", observed)
     ratio = positive("noise", noise) / positive("gradient", gradient)

@@ -83,10 +83,23 @@ def richardson_lucy(
         accelerate: extrapolate beyond the EM step as Nesterov (1983) does, and keep that where the likelihood did not
             decrease: else the EM step is taken. Monotone as before; that it converges to a maximum is not known.
 
+    Returns:
+        The restored counts, with the deviance of each iteration and an audit: see ``RichardsonLucySolution``.
+
     Raises:
         TypeError: not an array of floats, or of another dtype or device than the blur; iterations that are no integer.
         ValueError: shapes that do not fit, negative or non-finite counts, a gain that is not positive, or a background,
             discrepancy or tolerance that is negative.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> counts = torch.poisson(100 * blur.forward(sharp) + 10)
+        >>> found = sf.deconvolution.richardson_lucy(blur, counts, background=10.0)  # stops where the misfit is that of the noise
+        >>> found.status.value, found.audit.holds
+        ('converged', True)
+        >>> bool(sf.deconvolution.psnr(found.image / 100, sharp) > sf.deconvolution.psnr((counts - 10) / 100, sharp) + 2)
+        True
     """
     model = Counts(blur, observed, gain, background)
     iterations = positive_integer("iterations", iterations)

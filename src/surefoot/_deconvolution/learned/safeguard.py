@@ -88,8 +88,21 @@ def restore_certified(
         noise: the noise level the network is told, a positive number.
         tolerance, iterations: of the relative gap, and of L-ADMM.
 
+    Returns:
+        The latent image and its gap, with the guarantee ``certified``: see ``Restoration``.
+
     Raises:
         TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``LADMM.solve``.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> net = sf.nn.LearnedDeconvolution(layers=2, filters=0)  # untrained, or with whatever weights
+        >>> problem = sf.deconvolution.DeconvolutionProblem(observed, blur, sf.deconvolution.default_penalty(noise=0.01))
+        >>> restored = sf.deconvolution.restore_certified(net, problem, noise=0.01)
+        >>> bool(restored.gap.relative <= 0.01), restored.guarantee
+        (True, 'certified')
     """
     z, finite = _proposal(net, problem.observed, problem.blur, noise)
     solver = LADMM(BETA * problem.penalty)
@@ -140,8 +153,21 @@ def restore_checked(
         noise: its standard deviation, a positive number.
         fallback: the latent image (..., H, W) to fall back to; by default that of ``HyperLaplacian``.
 
+    Returns:
+        The latent image, with the guarantee ``heuristic`` and no gap: see ``Restoration``.
+
     Raises:
         TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``HyperLaplacian.solve``.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
+        >>> restored = sf.deconvolution.restore_checked(sf.nn.LearnedDeconvolution.bundled(), observed, blur, noise=0.01)
+        >>> restored.guarantee, bool(sf.deconvolution.psnr(restored.image, sharp) > sf.deconvolution.psnr(observed, sharp) + 10)
+        ('heuristic', True)
+        >>> bool(restored.accepted)  # a square is no photograph: the network's picture was not used
+        False
     """
     observed = blur.seen(checked_image("observed", observed))
     count = cost = 0

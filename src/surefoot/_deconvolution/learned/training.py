@@ -92,6 +92,14 @@ def train(
         TypeError, ValueError: bad arguments.
         RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
+
+    Example:
+        >>> pictures, kernels = torch.randint(256, (4, 180, 180), dtype=torch.uint8), torch.full((1, 37, 37), 1 / 37**2)
+        >>> data = sf.deconvolution.TrainingData(pictures, kernels, "my own pictures")
+        >>> net = sf.nn.LearnedDeconvolution(layers=1, filters=0)
+        >>> run = sf.deconvolution.train(net, data, steps=2, batch=2, crop=40)  # thousands of steps, to be of use
+        >>> run.status.value, run.epochs
+        ('finished', 2)
     """
     if loss not in ("supervised", "objective"):
         raise ValueError(f"loss is {loss!r}; it must be 'supervised' or 'objective'")

@@ -48,6 +48,13 @@ class TrainingData:
         tiles: (T, 180, 180) uint8.
         kernels: (M, 37, 37) float32, centred, each of sum 1.
         source: what they are, in words.
+
+    Example:
+        >>> pictures, kernels = torch.randint(256, (4, 180, 180), dtype=torch.uint8), torch.full((1, 37, 37), 1 / 37**2)
+        >>> data = sf.deconvolution.TrainingData(pictures, kernels, "my own pictures")
+        >>> batch = data.draw(2, 40, torch.Generator().manual_seed(0))
+        >>> batch.sharp.shape, batch.observed.shape
+        (torch.Size([2, 40, 40]), torch.Size([2, 40, 40]))
     """
 
     tiles: Tensor

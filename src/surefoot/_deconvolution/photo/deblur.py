@@ -157,10 +157,23 @@ def deblur(
         tile: pixels a side of the parts that a larger photograph is restored in; larger ones cost memory, smaller ones time.
         progress: called with the tiles done and their number.
 
+    Returns:
+        The picture, of the size and encoding of the photograph, and what is known about it: see ``Deblurred``.
+
     Raises:
         TypeError: arrays of another dtype.
         ValueError: another shape, NaN or infinite pixels, floats in another unit without a ``white``, a kernel that is negative
             somewhere or larger than the photograph, an unknown prior, ``iterations`` for one without, or numbers out of range.
+
+    Example:
+        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
+        >>> kernel = sf.deconvolution.motion_kernel(length=3)
+        >>> photo = sf.deconvolution.ValidBlur(kernel, sharp.shape).forward(sharp) + 0.01 * torch.randn(16, 14).double()
+        >>> found = sf.deconvolution.deblur(photo, kernel, noise=0.01, prior="tv")  # a prior with a theorem
+        >>> found.certificates[0].holds, found.image.shape == photo.shape
+        (True, True)
+        >>> bool(sf.deconvolution.psnr(found.image, sharp[:, 1:-1]) > sf.deconvolution.psnr(photo, sharp[:, 1:-1]) + 5)
+        True
     """
     begin = time.monotonic()
     given = photo_input(photo, white)

@@ -37,6 +37,10 @@ def motion_kernel(length: float, angle: float = 0.0) -> Tensor:
 
     Raises:
         ValueError: a length that is not positive, one beyond 2000 pixels, or an angle that is not finite.
+
+    Example:
+        >>> sf.deconvolution.motion_kernel(length=3)
+        tensor([[0.3333, 0.3333, 0.3333]], dtype=torch.float64)
     """
     half = positive("length", length) / 2.0
     if not math.isfinite(angle):
@@ -56,8 +60,16 @@ def defocus_kernel(radius: float) -> Tensor:
     Args:
         radius: pixels, positive.
 
+    Returns:
+        (rows, columns), float64, both odd, sum 1.
+
     Raises:
         ValueError: a radius that is not positive, or one beyond 1000 pixels.
+
+    Example:
+        >>> kernel = sf.deconvolution.defocus_kernel(radius=2.0)
+        >>> kernel.shape, round(kernel.sum().item(), 6)
+        (torch.Size([5, 5]), 1.0)
     """
     reach = _reach("radius", positive("radius", radius) + 0.5)
     return _integrated(lambda down, right: (torch.hypot(down, right) <= radius).to(down), reach)
@@ -69,8 +81,16 @@ def gaussian_kernel(sigma: float) -> Tensor:
     Args:
         sigma: standard deviation in pixels, positive; that of the Gaussian before it is integrated over pixels.
 
+    Returns:
+        (rows, columns), float64, both odd, sum 1.
+
     Raises:
         ValueError: a standard deviation that is not positive, or one beyond 250 pixels.
+
+    Example:
+        >>> kernel = sf.deconvolution.gaussian_kernel(sigma=1.0)
+        >>> kernel.shape, round(kernel[5, 5].item(), 2)
+        (torch.Size([11, 11]), 0.15)
     """
     reach = _reach("sigma", TAILS * positive("sigma", sigma) + 0.5)
     edges = (torch.arange(2 * reach + 2, dtype=torch.float64) - reach - 0.5) / (sigma * math.sqrt(2.0))
@@ -87,8 +107,16 @@ def airy_kernel(aperture: float, wavelength: float, pixel: float) -> Tensor:
         wavelength: λ of the light, in the unit of ``pixel``, such as micrometres.
         pixel: side of a camera pixel in the specimen.
 
+    Returns:
+        (rows, columns), float64, both odd, sum 1.
+
     Raises:
         ValueError: a number that is not positive, or a pattern beyond 1000 pixels.
+
+    Example:
+        >>> kernel = sf.deconvolution.airy_kernel(aperture=1.4, wavelength=0.5, pixel=0.065)  # micrometres
+        >>> round(kernel.sum().item(), 6), bool(kernel.max() == kernel[len(kernel) // 2, len(kernel) // 2])
+        (1.0, True)
     """
     scale = (
         2.0 * math.pi * positive("aperture", aperture) * positive("pixel", pixel) / positive("wavelength", wavelength)

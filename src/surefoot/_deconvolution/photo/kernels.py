@@ -44,6 +44,13 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     Raises:
         TypeError: not an array of real numbers.
         ValueError: other than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
+
+    Example:
+        >>> kernel, notices = sf.deconvolution.prepared_kernel([[0, 0, 0], [1, 2, 1], [0, 0, 0]])
+        >>> kernel.tolist()
+        [[0.25, 0.5, 0.25]]
+        >>> notices[1]
+        "the kernel's margin was zero and was trimmed: 3 x 3 became 1 x 3 (rows x columns)"
     """
     raw = kernel_tensor(kernel)
     if raw.ndim != 2:
