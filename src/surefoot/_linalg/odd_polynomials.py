@@ -47,7 +47,7 @@ class PolarSteps(NamedTuple):
     that lies in ``intervals[0]`` at the start, and the last interval those of the result.
 
     Example:
-        >>> steps = sf.linalg.orthogonalize_steps(0.01, torch.float64, steps=4)
+        >>> steps = sf.linalg.orthogonalize_steps(0.01, torch.float32, steps=4)
         >>> s = np.linspace(0.01, 1.0)  # singular values
         >>> for row in steps.coefficients:
         ...     s = sum(c * s ** (2 * j + 1) for j, c in enumerate(row))
