@@ -31,6 +31,7 @@ MODULES = (
     "surefoot.nn",
     "surefoot.optim",
     "surefoot.sgd",
+    "surefoot.steps",
 )
 """Public modules; every function and class that they export has an example."""
 

@@ -106,7 +106,13 @@ def _related(kind: type, other: type) -> bool:
 
 
 def rule_names() -> list[str]:
-    """The step rules of all systems, each name once."""
+    """The step rules of all systems, each name once: what ``steps`` of ``sf.descend`` and ``--steps`` may be. A system that has
+    not what a rule needs refuses it, and says which ones it takes.
+
+    Example:
+        >>> sf.steps.names()
+        ['certified-bb', 'contraction', 'sharp', ..., 'constant', ...]
+    """
     return list(dict.fromkeys(name for s in SYSTEMS if isinstance(s, Descendable) for name in s.rules))
 
 

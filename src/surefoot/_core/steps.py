@@ -85,7 +85,22 @@ def restore_proposal(proposal: StepRule | None, state: dict[str, float]) -> None
 
 
 class Constant(StepRule):
-    """The same step every time; guaranteed where it is that of a certificate whose theorem speaks of a constant step."""
+    """The same step every time; guaranteed where it is that of a certificate whose theorem speaks of a constant step.
+
+    Args:
+        eta: the step, positive and finite.
+
+    Raises:
+        TypeError, ValueError: no such number.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.certifiable(loss, width=16)
+        >>> eta = sf.certify(net, loss).step_size
+        >>> sf.descend(net, loss, steps=sf.steps.Constant(eta)).certified  # ``steps=eta`` says the same
+        True
+    """
 
     name = "constant"
 
@@ -114,7 +129,17 @@ class Constant(StepRule):
 
 
 class BarzilaiBorwein(StepRule):
-    """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient; a safe step first, and where the curvature is not positive."""
+    """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient (Barzilai and Borwein, 1988); a safe step first, and where the
+    curvature is not positive. The gap need not fall at every step, and nothing is guaranteed: ``Certified`` adds that.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> start = lambda: sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0)
+        >>> fast = sf.descend(start(), loss, steps=sf.steps.BarzilaiBorwein())
+        >>> fast.iterations < sf.descend(start(), loss, steps=sf.steps.Contraction()).iterations, fast.certified
+        (True, False)
+    """
 
     name = "barzilai-borwein"
     needs = frozenset({"gradient_squared", "alignment", "safe_step"})
@@ -186,7 +211,15 @@ class SafeguardedBB(StepRule):
 
 
 class Polyak(StepRule):
-    """gap / ‖∇L‖²."""
+    """gap / ‖∇L‖² (Polyak, 1969), the gap over the least loss, which is known here. It is not halved, and nothing is guaranteed.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.Polyak())
+        >>> run.status.value, run.certified  # no constant had to be known: the least loss is
+        ('converged', False)
+    """
 
     name = "polyak"
     needs = frozenset({"gradient_squared"})
@@ -198,7 +231,25 @@ class Polyak(StepRule):
 
 class Backtracking(StepRule):
     """Armijo: from ``initial`` (or the last step over ``shrink`` with ``warm_start``) shrink until the gap falls by
-    decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1."""
+    decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1.
+
+    Args:
+        initial: the step that is tried first, positive.
+        shrink: the factor by which it shrinks, between 0 and 1.
+        decrease: the part of the predicted decrease that is enough, between 0 and 1.
+        warm_start: whether an iteration begins with the last step over ``shrink``.
+
+    Raises:
+        ValueError: a number out of range.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> net = sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0)
+        >>> run = sf.descend(net, loss, steps=sf.steps.Backtracking(shrink=0.5, warm_start=True), tolerance=1e-6)
+        >>> run.status.value, run.certified  # no step had to be chosen, and none is guaranteed
+        ('converged', False)
+    """
 
     name = "backtracking"
     needs = frozenset({"gradient_squared", "trial"})

@@ -15,7 +15,19 @@ from .engine import Stationary, inner, parameters
 
 class Newton(Turned):
     """Steps |H|⁻¹∇L, which leave saddles; halved until the objective falls (Armijo), or the gradient where rounding is all that
-    moves the objective. A finish of a few steps."""
+    moves the objective. A finish of a few steps.
+
+    ``sf.descend`` raises ``TypeError`` where the loss is no training objective (``sf.TorchLoss``), and ``ValueError`` for more
+    than 5,000 trained numbers.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.TorchLoss(torch.nn.MSELoss(), X, X.sum(1, keepdim=True).sin(), weight_decay=1e-2)
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1)).double()
+        >>> run = sf.descend(net, loss, steps=sf.steps.Newton())
+        >>> run.iterations < 100, sf.certify(net, loss).holds  # a local minimum, and how far it is at most
+        (True, True)
+    """
 
     name = "newton"
     certified_by = frozenset({minimum.THEOREM.id})

@@ -13,7 +13,16 @@ from .engine import DescentEngine
 
 
 class CertifiedConstant(StepRule):
-    """The step of the certificate; the default. Armijo's rule from Polyak's step while none holds that speaks of such steps."""
+    """The step of the certificate; the default. Armijo's rule from Polyak's step while none holds that speaks of such steps.
+
+    Example:
+        >>> X = torch.nn.functional.normalize(torch.randn(4, 3, dtype=torch.float64))
+        >>> y = X.sum(1)
+        >>> net = sf.nn.ImplicitReLU.certifiable(X, y, width=12)
+        >>> run = sf.descend(net, sf.SquaredLoss(X, y), steps=sf.steps.CertifiedConstant(), max_iterations=5)
+        >>> run.certified, len({round(step / run.certificate.step_size, 6) for step in run.step_sizes})
+        (True, 1)
+    """
 
     name = "certified-constant"
     needs = frozenset({"safe_step"})
@@ -33,7 +42,19 @@ class WellPosed(StepRule):
 
     Args:
         steps: a rule, the name of one, or a number; ``certified-constant`` by default.
-        margin: what must remain of 1 - γ‖A‖.
+        margin: what must remain of 1 - γ‖A‖, between 0 and 1.
+
+    Raises:
+        TypeError, ValueError: no such rule, or a margin out of range.
+
+    Example:
+        >>> X = torch.nn.functional.normalize(torch.randn(4, 3, dtype=torch.float64))
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> start = lambda: sf.nn.ImplicitReLU.gaussian(inputs=3, width=10)
+        >>> sf.descend(start(), loss, steps=10.0, max_iterations=5).status.value  # a step that loses the equilibrium
+        'ill_posed'
+        >>> sf.descend(start(), loss, steps=sf.steps.WellPosed(10.0), max_iterations=5).status.value
+        'max_iterations'
     """
 
     name = "well-posed"

@@ -18,6 +18,17 @@ class Smooth(StepRule):
 
     Args:
         before: the step while no certificate holds, where nothing is guaranteed; by default that of Armijo's rule.
+
+    Raises:
+        ValueError: a step that is not positive and finite.
+
+    Example:
+        >>> X = torch.randn(20, 4, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X[:, :2])
+        >>> net = sf.nn.LinearResNet.modified_identity(d=4, k=2, width=6, depth=3, alpha="sufficient", loss=loss)
+        >>> run = sf.descend(net, loss, steps=sf.steps.Smooth())
+        >>> run.certified, run.audit().holds
+        (True, True)
     """
 
     name = "smooth"

@@ -21,7 +21,15 @@ PAPER = frozenset({"two-layer/corrected"})
 
 
 class Local(StepRule):
-    """The root of η K_t(η) = 1 with the paper's local smoothness, uncapped (Theorem 3.1)."""
+    """The root of η K_t(η) = 1 with the paper's local smoothness, uncapped (Theorem 3.1). Without the cap nothing is guaranteed.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.Local())
+        >>> run.status.value, run.certified  # the paper's step, without its cap
+        ('converged', False)
+    """
 
     name = "local"
     needs = frozenset({"printed"})
@@ -31,7 +39,18 @@ class Local(StepRule):
 
 
 class PaperRho(StepRule):
-    """min((1+η0^d)^(t/2) η0, 1/K_t): equation (19) of the paper with h = ρ, needs its (corrected) certificate."""
+    """min((1+η0^d)^(t/2) η0, 1/K_t): equation (19) of the paper with h = ρ, needs its (corrected) certificate.
+
+    ``sf.descend`` raises ``ValueError`` without one of ``two-layer/corrected``, or as printed, with a positive first step.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss, theorem = sf.SquaredLoss(X, X.sum(1)), "two-layer/corrected"
+        >>> net = sf.nn.TwoLayerLinear.certifiable(loss, width=16, theorem=theorem)
+        >>> run = sf.descend(net, loss, steps=sf.steps.PaperRho(), certificate=sf.certify(net, loss, theorem=theorem))
+        >>> run.certified, run.step_sizes[-1] > run.step_sizes[0]  # the steps may grow
+        (True, True)
+    """
 
     name = "paper-rho"
     needs = frozenset({"printed"})
@@ -66,7 +85,18 @@ class PaperRho(StepRule):
 
 
 class PaperRhoBar(PaperRho):
-    """min((1+η0^d)^(t/2) η0, 1/K̄_t): equation (19) with h = ρ̄; the printed second case repeats 1/K_t (erratum)."""
+    """min((1+η0^d)^(t/2) η0, 1/K̄_t): equation (19) with h = ρ̄; the printed second case repeats 1/K_t (erratum).
+
+    It needs the certificate that ``PaperRho`` needs.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss, theorem = sf.SquaredLoss(X, X.sum(1)), "two-layer/corrected"
+        >>> net = sf.nn.TwoLayerLinear.certifiable(loss, width=16, theorem=theorem)
+        >>> run = sf.descend(net, loss, steps=sf.steps.PaperRhoBar(), certificate=sf.certify(net, loss, theorem=theorem))
+        >>> run.certified, run.audit().holds
+        (True, True)
+    """
 
     name = "paper-rho-bar"
     needs = frozenset()
@@ -103,7 +133,15 @@ class PrescribedSteps(StepRule):
 
 
 class ExactLineSearch(StepRule):
-    """First positive critical point of the loss along the step (of its quartic majoriser for a loss that is not quadratic)."""
+    """First positive critical point of the loss along the step (of its quartic majoriser for a loss that is not quadratic).
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.ExactLineSearch())
+        >>> run.status.value, all(after < before for before, after in zip(run.gaps, run.gaps[1:], strict=False))
+        ('converged', True)
+    """
 
     name = "exact-line-search"
     needs = frozenset({"quartic"})
@@ -117,6 +155,14 @@ class Xu2023(StepRule):
 
     The root of -2μs- + 2(Kμs+² + 2μσγ)η + 6μKs+σγη² + 4μKσ²γ²η³ = 0, σ = ‖W‖, γ = ‖g‖_F. The paper does not fix the
     original's constants; this is one reading of it.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> start = lambda: sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0)
+        >>> theirs = sf.descend(start(), loss, steps=sf.steps.Xu2023())
+        >>> theirs.status.value, sf.descend(start(), loss, steps=sf.steps.CertifiedBB()).iterations < theirs.iterations
+        ('converged', True)
     """
 
     name = "xu2023"
@@ -158,6 +204,15 @@ class Certified(StepRule):
 
     Args:
         proposal: the rule that proposes; ``None`` takes the floor step itself.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> start = lambda: sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0)
+        >>> sf.descend(start(), loss, steps=sf.steps.Polyak()).certified
+        False
+        >>> sf.descend(start(), loss, steps=sf.steps.Certified(sf.steps.Polyak())).certified
+        True
     """
 
     name = "certified"
@@ -225,7 +280,15 @@ class Certified(StepRule):
 
 
 class CertifiedBB(Certified):
-    """Barzilai-Borwein steps under the drift certificate; the default."""
+    """Barzilai-Borwein steps under the drift certificate; the default.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.CertifiedBB())
+        >>> run.certified, run.iterations <= run.guaranteed_iterations(1e-12)
+        (True, True)
+    """
 
     name = "certified-bb"
 
@@ -234,7 +297,15 @@ class CertifiedBB(Certified):
 
 
 class Sharp(Certified):
-    """1/K' under the drift certificate."""
+    """1/K' under the drift certificate.
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.Sharp())
+        >>> run.certified, run.audit().holds
+        (True, True)
+    """
 
     name = "sharp"
 
@@ -243,7 +314,15 @@ class Sharp(Certified):
 
 
 class Contraction(Certified):
-    """The better of the theorem's own floor steps (Theorems I and III)."""
+    """The better of the theorem's own floor steps (Theorems I and III).
+
+    Example:
+        >>> X = torch.randn(20, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1))
+        >>> run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 1, width=16, seed=0), loss, steps=sf.steps.Contraction())
+        >>> run.certified, run.audit().holds
+        (True, True)
+    """
 
     name = "contraction"
 

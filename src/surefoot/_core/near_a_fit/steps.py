@@ -143,7 +143,17 @@ class Turned(Floor):
 class GaussNewton(Turned):
     """Steps J⁺r, of least norm, to the fit of the linear model; halved until the residual falls. A finish of a few steps.
 
-    Where J has no full row rank, J⁺r is the least-squares step.
+    Where J has no full row rank, J⁺r is the least-squares step. Under a certificate of a theorem about a fit nearby every
+    step must pass its test. ``sf.descend`` raises ``TypeError`` where the network or the loss has no such fit, and ``ValueError``
+    for more outputs, of all rows, than trained numbers.
+
+    Example:
+        >>> X = torch.randn(5, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1).sin())
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+        >>> run = sf.descend(net, loss, steps=sf.steps.GaussNewton())
+        >>> run.iterations < 20, sf.certify(net, loss).holds  # a few steps to where a certificate holds
+        (True, True)
     """
 
     name = "gauss-newton"
@@ -163,7 +173,17 @@ class GaussNewton(Turned):
 
 class SimplifiedNewton(GaussNewton):
     """Steps J_0⁺r with the Jacobian of the weights where the certificate begins: the iteration of the theorems on the existence
-    of a fit, under which every step is a full one."""
+    of a fit, under which every step is a full one.
+
+    Example:
+        >>> X = torch.randn(5, 3, dtype=torch.float64)
+        >>> loss = sf.SquaredLoss(X, X.sum(1).sin())
+        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
+        >>> _ = sf.descend(net, loss, steps=sf.steps.GaussNewton(), tolerance=1e-8)  # to where the theorem speaks
+        >>> certificate = sf.certify(net, loss, "feed-forward/exact-fit")
+        >>> sf.descend(net, loss, steps=sf.steps.SimplifiedNewton(), certificate=certificate).certified
+        True
+    """
 
     name = "simplified-newton"
     certified_by: ClassVar[frozenset[str]] = _theorems(ExactFit)
