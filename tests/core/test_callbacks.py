@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -98,6 +100,49 @@ def test_only_true_stops() -> None:
     assert descend(callbacks=[Returns()]).status is sf.RunStatus.CONVERGED
 
 
+@pytest.mark.parametrize("answer", [np.bool_(True), np.array(True), torch.tensor(True)])
+def test_true_of_an_array_library_stops_too(answer: Any) -> None:
+    class Returns(Callback):
+        def on_iteration(self, record: Any) -> Any:
+            return answer
+
+    run = descend(callbacks=[Returns()])
+    assert run.status is sf.RunStatus.INTERRUPTED and run.iterations == 1 and "checkpoint" not in run.status.text
+
+
+@pytest.mark.parametrize(
+    "change", [lambda net, loss: loss.reduced.arrays()["X"].mul_(0.5), lambda net, loss: net.W1.mul_(0.5)]
+)
+@torch.no_grad()
+def test_what_a_callback_writes_into_data_ends_the_run_and_what_into_weights_is_without_effect(change: Any) -> None:
+    """Else a run of other data would show the certificate of these."""
+
+    class Writes(Callback):
+        def on_iteration(self, record: Any) -> None:
+            change(net, loss)
+
+    net, loss = problem()
+    try:
+        run = sf.descend(net, loss, progress=False, callbacks=[Writes()])
+    except ValueError as error:
+        assert re.search(r"arrays of the loss changed .*problem/X differ.* a callback must not", str(error))
+    else:
+        assert run.gaps == descend().gaps and torch.equal(net.W1, run.final["W1"])
+
+
+def test_every_callback_learns_of_the_end_whichever_fails(tmp_path: Path) -> None:
+    class Fails(Callback):
+        def on_end(self, run: Any, last: Any) -> None:
+            raise OSError("no connection")
+
+    other = Recorder()
+    with pytest.raises(OSError, match="no connection"):
+        descend(callbacks=[Fails(), other])
+    with pytest.raises(RuntimeError, match="logger is full") as caught:
+        descend(callbacks=[Recorder(fail=2), Fails(), other], directory=tmp_path)
+    assert len(other.ends) == 2 and "on_end of Fails failed too" in caught.value.__notes__[1]
+
+
 def test_an_exception_loses_nothing(tmp_path: Path) -> None:
     failing, other = Recorder(fail=5), Recorder()
     with pytest.raises(RuntimeError, match="logger is full") as caught:
@@ -171,6 +216,46 @@ def test_a_resumed_table_has_no_row_twice(cut: bool, tmp_path: Path) -> None:
     assert table(file) == full(run.rows)
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_goes_on_with_its_table(tmp_path: Path) -> None:
+    writer, file = CSVWriter(tmp_path / "a.csv"), tmp_path / "a.csv"
+    writer.on_start(Start(0, 3))
+    writer.on_iteration({"iteration": 0, "gap": 0.1})
+    with pytest.raises(FileExistsError):
+        CSVWriter(file).on_start(Start(0, 3))
+    again = CSVWriter(file)
+    again.on_start(Start(0, 3, resumed=True))
+    again.on_iteration({"iteration": 0, "gap": 0.2})
+    assert file.read_text() == "iteration,gap\n0,0.2\n"
+
+
+def test_behind_a_row_that_a_full_disk_cut_off_nothing_is_written(tmp_path: Path) -> None:
+    """It would make one row of two. The limit on the size of files stands for the disk."""
+    resource = pytest.importorskip("resource")
+    writer, file = CSVWriter(tmp_path / "a.csv"), tmp_path / "a.csv"
+    writer.on_start(Start(0, 3))
+    writer.on_iteration({"iteration": 0, "gap": 0.125})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 4, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            writer.on_iteration({"iteration": 1, "gap": 0.0625})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.on_end(None, {"iteration": 2, "gap": 0.03125})
+    assert file.read_text() == "iteration,gap\n0,0.125\n1,0."
+    again = CSVWriter(file)
+    again.on_start(Start(1, 3, resumed=True))
+    again.on_iteration({"iteration": 1, "gap": 0.0625})
+    assert [row["gap"] for row in table(file)] == [0.125, 0.0625]
+
+
+@pytest.mark.parametrize("row", ["3", "x,0.1", "1.5,0.1", "3,0.1,0.2"])
+def test_a_damaged_table_is_refused(row: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"iteration,gap\n0,0.1\n{row}\n1,0.2\n")
+    with pytest.raises(ValueError, match=r"a\.csv, line 3 is no row of a run"):
+        CSVWriter(tmp_path / "a.csv").on_start(Start(5, 10, resumed=True))
+
+
 def test_a_table_takes_new_columns(tmp_path: Path) -> None:
     writer = CSVWriter(tmp_path / "a.csv")
     writer.on_start(Start(0, 3))
@@ -185,7 +270,7 @@ def test_a_table_takes_new_columns(tmp_path: Path) -> None:
 def test_another_table_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("name,price\nbread,3\n")
     with pytest.raises(ValueError, match=r"mine\.csv has no column iteration"):
-        CSVWriter(tmp_path / "mine.csv").on_start(Start(5, 10))
+        CSVWriter(tmp_path / "mine.csv").on_start(Start(5, 10, resumed=True))
     assert (tmp_path / "mine.csv").read_text() == "name,price\nbread,3\n"
     with pytest.raises(OSError, match="cannot be written"):
         descend(callbacks=[CSVWriter(tmp_path / "nowhere" / "a.csv")])

@@ -38,6 +38,11 @@ def broken(value: float) -> sf.nn.TwoLayerLinear:
     return net
 
 
+def plain() -> torch.nn.Sequential:
+    layers = (torch.nn.Linear(4, 9, bias=False), torch.nn.Linear(9, 3, bias=False))
+    return torch.nn.Sequential(*layers).double()
+
+
 def huge() -> sf.nn.TwoLayerLinear:
     return sf.nn.TwoLayerLinear.gaussian(4, 3, 9, std=1e100)
 
@@ -164,6 +169,16 @@ CERTIFY: list[tuple[Callable[[], object], type[Exception], str]] = [
         r"unknown theorem 'two-layer/drit'; did you mean 'two-layer/drift'\? known: ",
     ),
     (lambda: sf.certify(network(), LOSS, 3), ValueError, r"unknown theorem 3; known: "),  # type: ignore[arg-type]
+    (
+        lambda: sf.certify(plain(), sf.TorchLoss(torch.nn.MSELoss(), X, Y), "two-layer/sharp"),
+        TypeError,
+        r"loss is a TorchLoss; two-layer/sharp speaks of losses of a linear map: pass for example sf.SquaredLoss\(X, Y\)",
+    ),
+    (
+        lambda: sf.certify(plain(), sf.TorchLoss(torch.nn.MSELoss(), X, Y), "two-layer/sharq"),
+        ValueError,
+        r"unknown theorem 'two-layer/sharq'",
+    ),
     (
         lambda: sf.certify(huge(), LOSS),
         ValueError,

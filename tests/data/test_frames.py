@@ -97,6 +97,7 @@ TEXTS: dict[str, Any] = {
     "strings of pyarrow": pd.array(["b", "a", None], dtype=pd.ArrowDtype(pa.string())),
     "objects": np.array(["b", "a", None], object),
     "categories": pd.Categorical(["b", "a", None], categories=["c", "b", "a"], ordered=True),
+    "categories of pyarrow": pd.array(["b", "a", None], dtype=pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))),
 }
 
 
@@ -146,6 +147,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "one column": (pd.DataFrame({"a": [1]}), "has 1 rows and 1 columns"),
     "same names": (pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]), "columns 1 and 3 are both called 'a'"),
     "same names as text": (pd.DataFrame([[1, 2]], columns=[1, "1"]), "both called '1'"),
+    "categories that read the same": (
+        pd.DataFrame({"a": pd.Categorical([1, "1"]), "y": [1, 2]}),
+        r"column 1 \('a'\): has two categories that are both written '1'; rename one",
+    ),
     "all missing": (pd.DataFrame({"a": [None, None], "y": [1, 2]}), "missing value; 2 of 2 rows have one"),
 }
 
@@ -162,6 +167,8 @@ def test_columns_that_are_numbers_and_several_levels() -> None:
     assert from_frame(frame, target=2).Y.tolist() == [[1]]  # the label, not the second column
     frame.columns = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])
     assert from_frame(frame).feature_names == ("('a', 1)", "('a', 2)")
+    assert from_frame(frame, target=("a", 1)).Y.tolist() == [[1]]
+    assert from_frame(frame, target=[("b", 1), ("a", 1)]).Y.tolist() == [[3, 1]]
 
 
 def test_what_converts_to_a_frame_and_what_does_not() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 
 from surefoot.data import Data, DataError, from_arrays, load
 
@@ -54,11 +55,26 @@ def test_the_arrays_are_copied() -> None:
         ([[1], [1, 2]], None, "arrays: X is list, not an array"),
         (np.ma.masked_array([[1.0]], [[True]]), None, "arrays: X is a masked array"),
         (np.ones((2, 2)), np.array([1.0, np.inf]), r"arrays: y is inf at index \[1"),
+        (torch.eye(2).to_sparse(), None, r"arrays: X is a sparse tensor; pass its to_dense\(\)"),
+        (csr_array(np.eye(2)), None, r"arrays: X is csr_array, not an array; pass its toarray\(\)"),
+        ({"x": [1.0]}, None, "arrays: X is dict, not an array; pass an array, a tensor or nested lists"),
+        (torch.ones(2, 2, dtype=torch.complex64).conj(), None, "arrays: X has dtype complex64"),
+        (np.ones((2, 0)), None, r"shape \(2, 0\), so it holds no columns"),
     ],
 )
 def test_arrays_that_are_refused(X: Any, y: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         from_arrays(X, y)
+
+
+def test_one_text_is_no_list_of_names() -> None:
+    with pytest.raises(DataError, match="feature_names is 'xy'; pass a list"):
+        from_arrays(np.ones((2, 2)), feature_names="xy")
+
+
+def test_a_tensor_of_any_precision_is_taken_exactly() -> None:
+    values = torch.tensor([[1.5], [-3.0]], dtype=torch.bfloat16)
+    assert from_arrays(values).X.tolist() == from_arrays(-values._neg_view()).X.tolist() == [[1.5], [-3.0]]
 
 
 def test_a_data_set_of_arrays_says_what_takes_them() -> None:

@@ -11,7 +11,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge, RidgeClassifier
 
 import surefoot as sf
-from surefoot.estimators import TwoLayerClassifier, TwoLayerRegressor, UncertifiedWarning
+from surefoot.estimators import (
+    FeedForwardClassifier,
+    ImplicitClassifier,
+    TwoLayerClassifier,
+    TwoLayerRegressor,
+    UncertifiedWarning,
+)
 from surefoot_check import Outcome, check
 
 
@@ -58,6 +64,36 @@ def test_data_of_deficient_rank_is_reduced_and_said_to_be() -> None:
     assert model.score(np.hstack([X, X[:, :1]]), y) == pytest.approx(Ridge(0.0).fit(X, y).score(X, y), abs=1e-6)
 
 
+def test_an_exact_linear_relation_is_fitted_without_a_warning_of_numpy() -> None:
+    """The condition number is so large that some orders of the prescribed steps overflow while they are compared."""
+    X, y = data()
+    X = np.hstack([X, y])
+    assert TwoLayerRegressor(random_state=0).fit(X, X @ [1.0, 0.0, 0.0, 0.0, 2.0]).certificate_.holds
+
+
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before() -> None:
+    """Its classes or scales would be mixed with the network and the certificate of the other one."""
+    X, y = data()
+    for model in (TwoLayerClassifier(random_state=0), FeedForwardClassifier((1,), random_state=0)):
+        model.fit(X, y[:, 0] > y.mean())
+        with pytest.raises(ValueError, match="max_iter is -1"):
+            model.set_params(max_iter=-1).fit(X[:, :2], y[:, 0] > 3.0)
+        assert not hasattr(model, "certificate_") and not hasattr(model, "network_")
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_columns_whose_variance_is_no_number_are_refused(size: float) -> None:
+    X, y = data()
+    X[:, 1] *= size
+    for model in (ImplicitClassifier(), FeedForwardClassifier()):
+        with pytest.raises(
+            ValueError, match=r"column 1 of X \(0-based\) reaches .* out of the range of float64; multiply"
+        ):
+            model.fit(X, y[:, 0] > y.mean())
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_classifier_decides_as_ridge_does(classes: int) -> None:
     X, y = load_iris(return_X_y=True)
@@ -68,7 +104,7 @@ def test_the_classifier_decides_as_ridge_does(classes: int) -> None:
 
 
 def test_an_iteration_limit_that_comes_first_is_a_warning() -> None:
-    with pytest.warns(ConvergenceWarning, match=r"ended at .* after 1 steps: the iteration limit came first"):
+    with pytest.warns(ConvergenceWarning, match=r"not converged after 1 step, at 0.*: raise max_iter, or scale"):
         model = TwoLayerRegressor(max_iter=1, random_state=0).fit(*data())
     assert model.n_iter_ == 1 and model.certificate_.holds
 
@@ -105,6 +141,7 @@ def test_gaussian_weights_are_certified_where_they_are_wide_enough() -> None:
     [
         ({"init": "gausian"}, "unknown init 'gausian'; did you mean 'gaussian'"),
         ({"alpha": -1.0}, "alpha is -1.0; it must be a finite number of at least 0"),
+        ({"init": "gaussian", "width": 0}, "width is 0; it must be an integer of at least 1"),
         ({"width": 3}, "width is 3; n \\+ m = 5 orthonormal rows need a width of at least 5"),
         ({"max_iter": 1.5}, "max_iter is 1.5; it must be an integer of at least 1"),
         ({"tol": -1.0}, "tol is -1.0"),

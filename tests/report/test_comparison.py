@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -156,3 +157,11 @@ def test_from_python(several: Path, tmp_path: Path) -> None:
     assert [row.split()[0] for row in rows_of(page.read_text())] == ["1", "2"]
     with pytest.raises(sf.RunDirectoryError, match="in memory only; write it first"):
         sf.compare_runs([dataclasses.replace(fast, directory=None)], page)
+    with pytest.raises(sf.RunDirectoryError, match="no directory is given"):
+        sf.compare_runs([], page)
+    wrong: Any
+    for wrong in (fast, str(several), several, None, 3):
+        with pytest.raises(TypeError, match=r"runs is .*; pass a list of runs or directories"):
+            sf.compare_runs(wrong, page)
+    with pytest.raises(TypeError, match="runs is 3"):
+        sf.compare_runs([3], page)  # type: ignore[list-item]

@@ -8,6 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from .brief import brief
 from .certificate import Certificate
 from .validate import kind_of
@@ -21,10 +25,11 @@ class Start:
     """What a callback is told first.
 
     Attributes:
-        iteration: the first that is reported: 0, or where a resumed run goes on.
+        iteration: the first that is reported: 0, or where a resumed run goes on, which is 0 too if it was killed early.
         total: the limit on the iterations.
         directory: of the run, if it has one.
         certificate: of a descent: its ``bound(t)`` is guaranteed where it holds.
+        resumed: whether this call goes on with a run that an earlier one began.
 
     Example:
         >>> class Announce(sf.callbacks.Callback):
@@ -39,6 +44,7 @@ class Start:
     total: int
     directory: Path | None = None
     certificate: Certificate | None = None
+    resumed: bool = False
 
     __repr__ = brief
 
@@ -69,7 +75,8 @@ class Callback(Protocol):
         system gives (``gap``, ``step``, …), and with ``loss``, ``rate`` and, where it is measured, ``validation`` in the training
         of a learned solver. ``record`` is read-only.
 
-        ``True`` stops the training after this step: its status is ``interrupted``, and it can be resumed. An exception does the
+        ``True``, that of NumPy or torch too, stops the training after this step: its status is ``interrupted``, and it can be
+        resumed. An exception does the
         same: all files are written first, ``on_end`` is called, and then it goes on to the caller.
 
         A resumed training reports the iterations from ``start.iteration`` on, and no earlier one.
@@ -121,17 +128,30 @@ class Listeners:
         shown = MappingProxyType(dict(record))
         for callback in self._all:
             try:
-                self.stopped |= callback.on_iteration(shown) is True
+                self.stopped |= _is_true(callback.on_iteration(shown))
             except Exception as error:
                 self.stopped, self._error = True, error
                 return
 
     def end(self, run: object, last: Record, directory: Path | None) -> None:
-        """After all files, with the last row; raises what a callback raised before."""
+        """After all files, with the last row; raises what a callback raised first, when all have been told."""
         shown = MappingProxyType({} if "step" in last else dict(last))
+        if self._error is not None and directory is not None:
+            self._error.add_note(f"the training was stopped and kept in {directory}; go on with resume=True")
         for callback in self._all:
-            callback.on_end(run, shown)
+            try:
+                callback.on_end(run, shown)
+            except Exception as error:
+                if self._error is None:
+                    self._error = error
+                elif self._error is not error:
+                    self._error.add_note(f"on_end of {type(callback).__name__} failed too: {error!r}")
         if self._error is not None:
-            if directory is not None:
-                self._error.add_note(f"the training was stopped and kept in {directory}; go on with resume=True")
             raise self._error
+
+
+def _is_true(answer: object) -> bool:
+    """Whether it is True, also as NumPy and torch have it; nothing else that counts as true is."""
+    if isinstance(answer, np.generic | np.ndarray | Tensor):
+        return answer.dtype in (np.bool_, torch.bool) and bool(answer.all())
+    return answer is True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .above import reports
 from .io import RunDirectoryError
 from .run import Run
+from .validate import folder, kind_of
 
 
 def compare_runs(runs: Sequence[Run | str | Path], path: str | Path) -> Path:
@@ -25,7 +26,8 @@ def compare_runs(runs: Sequence[Run | str | Path], path: str | Path) -> Path:
         ``path``.
 
     Raises:
-        RunDirectoryError: a run is in memory only; a directory is none, or holds nothing to compare; a run is damaged.
+        TypeError: no list of these.
+        RunDirectoryError: no run; a run is in memory only; a directory is none, or holds nothing to compare; a run is damaged.
         OSError: a file could not be written; what stood there before is kept.
 
     Example:
@@ -37,12 +39,14 @@ def compare_runs(runs: Sequence[Run | str | Path], path: str | Path) -> Path:
         >>> sf.compare_runs(["runs"], "runs/index.html").name
         'index.html'
     """
+    if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
+        raise TypeError(f"runs is {kind_of(runs)}; pass a list of runs or directories: [...]")
     return reports("comparison").write_comparison([_directory(run) for run in runs], path)
 
 
 def _directory(run: Run | str | Path) -> str | Path:
     if not isinstance(run, Run):
-        return run
+        return folder("runs", run)
     if run.directory is None:
         raise RunDirectoryError("runs has a run that is in memory only; write it first, by run.save(directory)")
     return run.directory

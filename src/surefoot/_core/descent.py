@@ -234,7 +234,7 @@ class _Descent:
         self.net, self.system = net, descendable(system)
         self.loss = loss = self.system.problem(net, loss)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
-        self.certify_every = certify_every
+        self.certify_every, self.resumed = certify_every, resume
         self.certificate = certificate if certificate is not None else certify_for(net, loss, None, steps)
         self.initial = {name: tensor.clone() for name, tensor in self.system.reduced(net, loss).items()}
         if certificate is not None:
@@ -371,7 +371,7 @@ class _Descent:
 
     def run(self, progress: bool, listeners: Listeners) -> Run:
         """Descend until something ends it."""
-        listeners.start(Start(self.iteration, self.max_iterations, self.directory, self.certificate))
+        listeners.start(Start(self.iteration, self.max_iterations, self.directory, self.certificate, self.resumed))
         first = self.rows[0]["gap"] if self.rows else self.engine.iterate.gap
         target = max(self.tolerance * first, self.absolute_tolerance)
         due = checkpoints.Schedule()
@@ -381,7 +381,9 @@ class _Descent:
                 status = self._iterate(first, target, stop, due, show, listeners)
             if len(self.rows) > 1:
                 show(self.iteration, self.rows[-1]["gap"], self.rows[-2]["step"])
-        return self._finish(status, stop.signal_number if status is RunStatus.INTERRUPTED else None)
+        return self._finish(
+            status, stop.signal_number if status is RunStatus.INTERRUPTED else None, watched=bool(listeners)
+        )
 
     def _iterate(
         self,
@@ -467,7 +469,10 @@ class _Descent:
             self.engine.anchor()
         self._checkpoint()  # again, now that the rule follows it
 
-    def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:
+    def _finish(self, status: RunStatus, stopped_by: int | None, watched: bool) -> Run:
+        problem = self.loss.reduced.arrays()
+        if watched:
+            self._require_unchanged(problem)
         weights = {name: tensor.contiguous().clone() for name, tensor in self._weights().items()}
         iteration = self.iteration
         if status.failed:
@@ -480,7 +485,7 @@ class _Descent:
             rule=self.rule.name,
             engine=self.engine.name,
             rule_certified=self.settings["rule_certified"],
-            problem=self.loss.reduced.arrays(),
+            problem=problem,
             initial=self.initial,
             final=weights,
             final_iteration=iteration,
@@ -498,6 +503,15 @@ class _Descent:
             self._trace.save(self.rows)
             write_end(self.directory, run)
         return run
+
+    def _require_unchanged(self, problem: Mapping[str, Tensor]) -> None:
+        """Callbacks can reach the loss: the steps must be of the data that the certificate speaks of."""
+        try:
+            require_arrays(self.certificate, digests(problem, self.initial))
+        except ValueError as error:
+            raise ValueError(
+                f"the arrays of the loss changed while the run went on ({error}); a callback must not write into them"
+            ) from None
 
     def _last_good(self) -> tuple[int, dict[str, Tensor]]:
         """After a divergence: the newest checkpoint's iteration and weights, the initial ones without a directory."""

@@ -146,16 +146,23 @@ def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifi
 
     Raises:
         TypeError: as ``system_of``.
+        TypeError: the theorem speaks of these weights as a linear map, and the loss is none of one.
         ValueError: a frozen weight of a system that trains all.
     """
     system = system_of(net)
-    if isinstance(loss, LinearMapLoss) and theorem not in system.theorems():
+    if theorem not in system.theorems():
         layers = system.linear_layers(net)
         for other in (other for other in SYSTEMS if isinstance(other, Certifiable) and layers):
             found = other.of_linear_layers(layers)
-            if found is not None:
+            if found is None:
+                continue
+            if isinstance(loss, LinearMapLoss):
                 system, net = other, found
                 break
+            if theorem in other.theorems():
+                raise TypeError(
+                    f"loss is {kind_of(loss)}; {theorem} speaks of losses of a linear map: pass for example sf.SquaredLoss(X, Y)"
+                )
     if isinstance(system, Recordable) and isinstance(net, nn.Module):
         require_trained(net)
     return system, net

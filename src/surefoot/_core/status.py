@@ -42,5 +42,5 @@ class RunStatus(StrEnum):
             "collapsed": "every unit is 0 on every sample, so no gradient is left: use other weights if it was so at the start, "
             "a smaller step if not",
             "ill_posed": "gamma ||A|| reached 1, where no equilibrium need exist; use a smaller step, or the rule well-posed",
-            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
+            "interrupted": "stopped on request; from its directory, if it has one, it can be resumed",
         }[self.value]

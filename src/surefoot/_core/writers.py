@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from .callbacks import Callback, Record, Start
 from .io import probe_writable, write_atomic
@@ -45,19 +45,18 @@ class CSVWriter(Callback):
     def __init__(self, path: str | Path) -> None:
         self.path = folder("path", path)
         self._columns: list[str] = []
-        self._file: TextIO | None = None
+        self._whole = True
 
     def __repr__(self) -> str:
         return f"CSVWriter({str(self.path)!r})"
 
     def on_start(self, start: Start) -> None:
         """Make the file, or keep its rows before ``start.iteration``."""
-        self._close()
-        if start.iteration == 0 and self.path.exists():
+        if not start.resumed and self.path.exists():
             raise FileExistsError(f"{self.path} exists; choose another file, or remove it")
         probe_writable(self.path)
         rows: list[dict[str, str]] = []
-        self._columns = []
+        self._columns, self._whole = [], True
         if self.path.exists():
             self._columns, rows = self._read(start.iteration)
         self._rewrite(rows)
@@ -67,28 +66,26 @@ class CSVWriter(Callback):
         self._write(record)
 
     def on_end(self, run: object, last: Record) -> None:
-        """Add the last iterate, and close the file."""
-        if last:
+        """Add the last iterate, unless a write failed before it: a row of which a part was written is to stay the last one."""
+        if last and self._whole:
             self._write(last)
-        self._close()
 
     def _write(self, record: Record) -> None:
         new = [name for name in record if name not in self._columns]
-        if new or self._file is None:
+        if new:
             rows = self._read()[1]
             order = {name: index for index, name in enumerate(FIRST)}
             self._columns = sorted([*self._columns, *new], key=lambda name: order.get(name, len(order)))
             self._rewrite(rows)
-        assert self._file is not None
-        self._file.write(_encoded(self._columns, [{name: repr(value) for name, value in record.items()}]))
-        self._file.flush()
+        self._whole = False
+        with self.path.open("a", newline="") as file:
+            file.write(_encoded(self._columns, [{name: repr(value) for name, value in record.items()}]))
+        self._whole = True
 
     def _rewrite(self, rows: Sequence[Mapping[str, str]]) -> None:
-        """Replace the file as a whole, and go on behind these rows."""
-        self._close()
+        """Replace the file as a whole."""
         head = [dict(zip(self._columns, self._columns, strict=True))] if self._columns else []
         write_atomic(self.path, _encoded(self._columns, [*head, *rows]).encode())
-        self._file = self.path.open("a", newline="")
 
     def _read(self, end: int | None = None) -> tuple[list[str], list[dict[str, str]]]:
         """Columns and rows, those before the iteration ``end`` alone; a last line that was cut off is left out."""
@@ -97,13 +94,16 @@ class CSVWriter(Callback):
         columns = list(reader.fieldnames or ())
         if whole and "iteration" not in columns:
             raise ValueError(f"{self.path} has no column iteration: no run was written into it; choose another file")
-        rows = list(reader)
-        return columns, rows if end is None else [row for row in rows if int(row["iteration"]) < end]
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        rows: list[dict[str, str]] = []
+        for row in reader:
+            iteration, cells = row["iteration"], row.values()
+            if None in row or None in cells or not iteration.isdecimal():
+                raise ValueError(
+                    f"{self.path}, line {reader.line_num} is no row of a run; choose another file, or remove that line"
+                )
+            if end is None or int(iteration) < end:
+                rows.append(row)
+        return columns, rows
 
 
 def _encoded(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
@@ -143,7 +143,7 @@ class TensorBoardWriter(Callback):
 
     def on_start(self, start: Start) -> None:
         """Open an event file."""
-        self._writer = self._open(str(self.directory), purge_step=start.iteration or None)
+        self._writer = self._open(str(self.directory), purge_step=start.iteration if start.resumed else None)
 
     def on_iteration(self, record: Record) -> None:
         """Add its scalars."""

@@ -36,7 +36,8 @@ def require_real(array: npt.NDArray[Any], what: str) -> None:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} has dtype {array.dtype}; expected real numbers")
     if array.ndim == 0 or array.size == 0:
-        raise DataError(f"{what} has shape {array.shape}, so it holds no rows; expected at least one sample")
+        absent, wanted = ("columns", "column") if array.ndim and len(array) else ("rows", "sample")
+        raise DataError(f"{what} has shape {array.shape}, so it holds no {absent}; expected at least one {wanted}")
     position = first_non_finite(array)
     if position is not None:
         raise DataError(

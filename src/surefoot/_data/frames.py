@@ -57,8 +57,18 @@ def from_frame(
         ('rooms', 'town=Bonn', 'town=Ulm')
     """
     require_fraction(test_fraction)
-    options = TableOptions(target, categories=categories, missing=missing)
-    return prepared(cells_of(_of_pandas(frame), name, name), options, split_seed, test_fraction)
+    table = _of_pandas(frame)
+    options = TableOptions(_named(table, target), categories=categories, missing=missing)
+    return prepared(cells_of(table, name, name), options, split_seed, test_fraction)
+
+
+def _named(frame: Any, target: Any) -> Any:
+    """The target, with labels of several levels written as `Cells` has them."""
+    if isinstance(target, tuple) and target in frame.columns:
+        return str(target)
+    if isinstance(target, (list, tuple)):
+        return [str(item) if isinstance(item, tuple) and item in frame.columns else item for item in target]
+    return target
 
 
 def read_parquet(path: Path) -> Cells:
@@ -125,11 +135,12 @@ def cells_of(frame: Any, name: str, source: str) -> Cells:
     texts: dict[int, list[str | None]] = {}
     for column in range(width):
         series = frame.iloc[:, column]
-        found = _texts(series)
+        what = f"{source}, column {column + 1} ({shown(names[column])})"
+        found = _texts(series, what)
         if found is not None:
             texts[column] = found
             continue
-        numbers[:, column] = _numbers(series, f"{source}, column {column + 1} ({shown(names[column])})")
+        numbers[:, column] = _numbers(series, what)
         infinite = np.flatnonzero(np.isinf(numbers[:, column]))
         if infinite.size:
             row = int(infinite[0])
@@ -147,13 +158,18 @@ def cells_of(frame: Any, name: str, source: str) -> Cells:
     )
 
 
-def _texts(series: Any) -> list[str | None] | None:
+def _texts(series: Any, what: str) -> list[str | None] | None:
     """The cells of a column of text or of categories, None where one is missing; None for another column."""
     import pandas
 
+    if str(series.dtype).startswith("dictionary<values=string"):  # text of pyarrow, each kept once
+        series = series.astype("string")
     dtype = series.dtype
     if isinstance(dtype, pandas.CategoricalDtype):
         names = [str(category) for category in dtype.categories]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{what}: has two categories that are both written {shown(twice)}; rename one of them")
         return [names[code] if code >= 0 else None for code in series.cat.codes]
     as_objects = pandas.api.types.is_object_dtype(dtype)
     of_strings = not as_objects and pandas.api.types.is_string_dtype(dtype)

@@ -53,6 +53,8 @@ def from_arrays(
     as_images = inputs.ndim > 2
     values = (image_rows if as_images else columns)(inputs, f"{name}: X")
     Y, labels = (None, None) if y is None else targets_of(_array(y, f"{name}: y"), f"{name}: y", as_images)
+    if isinstance(feature_names, str):
+        raise DataError(f"{name}: feature_names is {feature_names!r}; pass a list with a name for each column of X")
     called = None if feature_names is None else tuple(feature_names)
     data = Data(torch.from_numpy(values), Y, labels, name=name, feature_names=called)
     if y is None:
@@ -62,10 +64,17 @@ def from_arrays(
 
 def _array(value: Any, what: str) -> npt.NDArray[Any]:
     if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()
+        if value.layout is not torch.strided:
+            raise DataError(f"{what} is a sparse tensor; pass its to_dense()")
+        dense = value.detach().cpu().resolve_conj().resolve_neg()
+        return (dense.double() if dense.is_floating_point() else dense).numpy()  # exact; NumPy has no bfloat16
     if isinstance(value, np.ma.MaskedArray):
         raise DataError(f"{what} is a masked array; pass its filled(value), or only the rows without masked entries")
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise DataError(f"{what} is {type(value).__name__}, not an array ({error})") from error
+    if array.dtype == object and array.ndim == 0:
+        sparse = "; pass its toarray()" if hasattr(value, "toarray") else "; pass an array, a tensor or nested lists"
+        raise DataError(f"{what} is {type(value).__name__}, not an array{sparse}")
+    return array

@@ -10,10 +10,13 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
+
+from surefoot_check.text import counted
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate
@@ -52,6 +55,8 @@ class CertifiedEstimator(BaseEstimator):
     max_iter: int
     random_state: Any
     require_certificate: bool
+    _slow: str
+    """What to do where a fit does not converge."""
 
     def save(self, directory: str | Path) -> Path:
         """Write the run with its certificate, for ``surefoot-check DIRECTORY`` and ``surefoot report DIRECTORY``.
@@ -81,6 +86,17 @@ class CertifiedEstimator(BaseEstimator):
     def _limits(self) -> tuple[float, int]:
         """``tol`` and ``max_iter``; ``TypeError`` or ``ValueError`` where they cannot be."""
         return nonnegative("tol", self.tol), positive_integer("max_iter", self.max_iter)
+
+    def _data(self, X: Any, y: Any, **asked: Any) -> tuple[Array, Array]:
+        """X (N, n) float64 and y of a fit, checked as ``validate_data`` does what is asked.
+
+        What an earlier fit left is forgotten, so that one that fails cannot mix its classes or scales with the network and the
+        certificate of that one.
+        """
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        X, y = validate_data(self, X, y, dtype=np.float64, **asked)
+        return np.asarray(X), y
 
     def _rows(self, X: Any) -> Array:
         """X (N, n) of a prediction, float64; ``NotFittedError`` before a fit, ``ValueError`` where it does not fit that."""
@@ -113,10 +129,11 @@ class CertifiedEstimator(BaseEstimator):
         self.network_, self.certificate_, self.run_, self.audit_ = net, certificate, run, run.audit()
         self.n_iter_ = before + run.iterations
         if not converged(run):
+            at = f", at {run.gaps[-1] / run.gaps[0]:.3g} of the first gap" if run.iterations else ""
+            why = "" if run.status is RunStatus.MAX_ITERATIONS else f"{run.status.text}; "
             fast = f"; {certificate.advice}" if certificate.advice else ""
             warnings.warn(
-                f"{type(self).__name__} ended at {run.gaps[-1] / run.gaps[0]:.3g} of the first gap after {self.n_iter_:,} "
-                f"steps: {run.status.text}; scale the inputs, such as by StandardScaler{fast}",
+                f"{type(self).__name__} has not converged after {counted(self.n_iter_, 'step')}{at}: {why}{self._slow}{fast}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -148,8 +165,24 @@ def classes(y: Any) -> tuple[Array, Array]:
     check_classification_targets(y)
     found, numbers = np.unique(y, return_inverse=True)
     if len(found) < 2:
-        raise ValueError(f"y has 1 class, {found[0]!r}; a classifier needs at least 2 classes")
+        raise ValueError(f"y has 1 class, {found[0]}; a classifier needs at least 2 classes")
     return found, numbers
+
+
+def scaler(name: str, values: Array) -> StandardScaler:
+    """That of the columns of ``values`` (N, n); ``ValueError`` where the variance of one is beyond float64, or vanishes in it."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        found = StandardScaler().fit(values)
+        varies = values.max(axis=0) > values.min(axis=0)
+    variance = np.asarray(found.var_)
+    lost = np.flatnonzero(~np.isfinite(variance) | ((variance == 0.0) & varies))
+    if len(lost):
+        largest = abs(values[:, lost[0]]).max()
+        raise ValueError(
+            f"column {lost[0]} of {name} (0-based) reaches {largest:.3g}, and its variance is out of the range of float64; "
+            "multiply it by a constant that brings it to order 1"
+        )
+    return found
 
 
 def indicators(numbers: Array) -> Array:

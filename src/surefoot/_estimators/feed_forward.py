@@ -10,7 +10,6 @@ import torch
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .._core.descent import certify
@@ -20,7 +19,7 @@ from .._feed_forward.newton import finish
 from .._feed_forward.objective import TorchLoss
 from .._feed_forward.steps import Newton
 from .._feed_forward.training import fit
-from .base import Array, CertifiedEstimator, classes, outputs
+from .base import Array, CertifiedEstimator, classes, outputs, scaler
 
 SMOOTH = [name for name in NAMES if name not in ("relu", "leaky-relu", "hard-tanh")]
 """Activations whose minima a certificate can be about: those of the others lie on kinks."""
@@ -33,6 +32,7 @@ class _FeedForward(CertifiedEstimator):
 
     network_: nn.Sequential
     scaler_: StandardScaler
+    _slow = "raise max_iter, or weight_decay"
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _FeedForward(CertifiedEstimator):
             raise unknown("activation", self.activation, SMOOTH)
         decay, limit = positive("weight_decay", self.weight_decay), positive_integer("max_iter", self.max_iter)
         hidden = [positive_integer("hidden_layer_sizes", h) for h in np.atleast_1d(self.hidden_layer_sizes).tolist()]
-        self.scaler_ = StandardScaler().fit(X)
+        self.scaler_ = scaler("X", X)
         net = drawn_network([X.shape[1], *hidden, width], self.activation, self._seed())
         trained = sum(weight.numel() for weight in net.parameters())
         if trained > Newton.LARGEST:
@@ -123,11 +123,11 @@ class FeedForwardRegressor(MultiOutputMixin, RegressorMixin, _FeedForward):
             NotCertifiable: no certificate holds, and one is required.
             TypeError, ValueError: data or parameters that do not fit.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = self._data(X, y, multi_output=True, y_numeric=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        self.target_scaler_ = StandardScaler().fit(Y)
-        self._train(nn.MSELoss(), X, np.asarray(self.target_scaler_.transform(Y)), Y.shape[1])
+        self.target_scaler_ = scaler("y", Y)
         self._flat = y.ndim == 1
+        self._train(nn.MSELoss(), X, np.asarray(self.target_scaler_.transform(Y)), Y.shape[1])
         return self
 
     def predict(self, X: Any) -> Array:
@@ -168,7 +168,7 @@ class FeedForwardClassifier(ClassifierMixin, _FeedForward):
             NotCertifiable: no certificate holds, and one is required.
             TypeError, ValueError: data or parameters that do not fit.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._data(X, y)
         self.classes_, labels = classes(y)
         self._train(nn.CrossEntropyLoss(), X, labels, len(self.classes_))
         return self

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import validate_data
 
 from .._core.descent import certify
 from .._core.losses import SquaredLoss
@@ -16,7 +15,7 @@ from .._core.refusals import NotCertifiable
 from .._core.validate import positive_integer
 from .._data.parallel_rows import MergedRows, merge_rows
 from .._implicit.network import ImplicitReLU
-from .base import Array, CertifiedEstimator, classes, decided, indicators, outputs
+from .base import Array, CertifiedEstimator, classes, decided, indicators, outputs, scaler
 
 GAMMA = 0.5
 """γ where no scale of the weights is certified."""
@@ -64,6 +63,7 @@ class ImplicitClassifier(ClassifierMixin, CertifiedEstimator):
     intercept_: Array
     scaler_: StandardScaler
     network_: ImplicitReLU
+    _slow = "raise max_iter, or tol"
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class ImplicitClassifier(ClassifierMixin, CertifiedEstimator):
             NotCertifiable: no certificate holds, and one is required.
             TypeError, ValueError: data or parameters that do not fit.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._data(X, y)
         self.classes_, labels = classes(y)
-        self.scaler_ = StandardScaler().fit(X)
+        self.scaler_ = scaler("X", X)
         self._train(self._inputs(X), indicators(labels))
         return self
 

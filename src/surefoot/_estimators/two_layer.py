@@ -6,11 +6,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from .._core.descent import certify
 from .._core.losses import SquaredLoss
-from .._core.validate import nonnegative, unknown
+from .._core.validate import nonnegative, positive_integer, unknown
 from .._two_layer.network import TwoLayerLinear
 from .base import Array, CertifiedEstimator, classes, decided, indicators, outputs
 
@@ -21,6 +21,7 @@ class _TwoLayer(CertifiedEstimator):
     network_: TwoLayerLinear
     coef_: Array
     intercept_: Any
+    _slow = "raise max_iter, or scale the inputs, such as by StandardScaler"
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class _TwoLayer(CertifiedEstimator):
             return TwoLayerLinear.certifiable(loss, self.width, moved=self.moved, seed=self._seed())
         if self.init != "gaussian":
             raise unknown("init", self.init, ["certifiable", "gaussian"])
-        width = 2 * (n + m) if self.width is None else self.width
+        width = 2 * (n + m) if self.width is None else positive_integer("width", self.width)
         return TwoLayerLinear.gaussian(n, m, width, std=width**-0.5, seed=self._seed())
 
     def _outputs(self, X: Any) -> Array:
@@ -125,7 +126,7 @@ class TwoLayerRegressor(MultiOutputMixin, RegressorMixin, _TwoLayer):
             TypeError, ValueError: data or parameters that do not fit.
         """
         least = 2 if self.fit_intercept else 1
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=least)
+        X, y = self._data(X, y, multi_output=True, y_numeric=True, ensure_min_samples=least)
         self._train(X, np.asarray(y, dtype=np.float64).reshape(len(X), -1), sample_weight)
         if y.ndim == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
@@ -173,7 +174,7 @@ class TwoLayerClassifier(ClassifierMixin, _TwoLayer):
             NotCertifiable: no certificate holds, and one is required.
             TypeError, ValueError: data or parameters that do not fit.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._data(X, y)
         self.classes_, labels = classes(y)
         self._train(X, indicators(labels), sample_weight)
         return self

@@ -144,7 +144,7 @@ def fit(
         OSError: a failed write; checkpoints written before are kept.
     """
     state = _State(objective, start, method, course, files, held)
-    course.listeners.start(Start(state.epoch, course.epochs, course.directory))
+    course.listeners.start(Start(state.epoch, course.epochs, course.directory, resumed=course.resume))
     while state.status is TrainStatus.RUNNING:
         epoch, w = state.epoch, state.prepared()
         value, gradient = objective.evaluate(epoch, w)

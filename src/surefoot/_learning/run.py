@@ -28,7 +28,7 @@ class TrainStatus(StrEnum):
             "stalled": "no step along the direction lowers the loss: a stationary point, or the rounding level of the loss",
             "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate, and "
             "data of a smaller scale if it was so from the start",
-            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
+            "interrupted": "stopped on request; from its directory, if it has one, it can be resumed",
         }[self.value]
 
 

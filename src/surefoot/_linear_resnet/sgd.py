@@ -309,7 +309,7 @@ def descend_sgd(
             iteration, rows = files.start.iteration, files.rows
             W = np.array(files.start.weights["W"].numpy())
         stop = held.enter_context(StopRequest())
-        listeners.start(Start(iteration, max_iterations, path))
+        listeners.start(Start(iteration, max_iterations, path, resumed=resume))
         while status is RunStatus.RUNNING:
             gap = Iterate(inputs, targets, A, B, W).gap
             first = rows[0]["gap"] if rows else gap

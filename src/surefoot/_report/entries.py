@@ -116,6 +116,8 @@ def entries(directories: Sequence[str | Path]) -> list[Entry]:
     Raises:
         RunDirectoryError: one of them is none, or has nothing to compare in it; a run is damaged or of another version.
     """
+    if not directories:
+        raise RunDirectoryError("no directory is given; pass directories of runs, or one that holds several")
     found: dict[Path, Path] = {}
     for given in map(Path, directories):
         if not given.is_dir():

@@ -124,8 +124,8 @@ def _candidates(start: Start) -> Iterator[Candidate]:
         steps = chebyshev(degree, low, high)
         for order in orders(degree):
             tau = steps[order]
-            P = np.cumprod(1.0 - tau[:, None] * lam, axis=0)
-            with np.errstate(over="ignore"):  # such an order rises, and is left out
+            with np.errstate(over="ignore", invalid="ignore"):  # such an order rises, and is left out
+                P = np.cumprod(1.0 - tau[:, None] * lam, axis=0)
                 gaps = (P * P) @ weights / total
             reached = np.flatnonzero(gaps <= TARGET)
             if len(reached) and gaps.max() <= HIGHEST:
