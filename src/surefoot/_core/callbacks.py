@@ -34,10 +34,11 @@ class Start:
     Example:
         >>> class Announce(sf.callbacks.Callback):
         ...     def on_start(self, start):
-        ...         print(f"from iteration {start.iteration}, at most {start.total}; certified: {start.certificate.holds}")
+        ...         print(f"at most {start.total} steps, certified: {start.certificate.holds}")
         >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
-        >>> run = sf.descend(sf.nn.TwoLayerLinear.certifiable(loss), loss, callbacks=[Announce()])
-        from iteration 0, at most 1000; certified: True
+        >>> net = sf.nn.TwoLayerLinear.certifiable(loss)
+        >>> run = sf.descend(net, loss, callbacks=[Announce()])
+        at most 1000 steps, certified: True
     """
 
     iteration: int

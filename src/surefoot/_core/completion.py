@@ -48,10 +48,11 @@ class MatrixCompletion(QuadraticLoss):
 
     Example:
         >>> table = torch.outer(torch.arange(1.0, 7.0), torch.arange(1.0, 6.0)).double()
-        >>> rows, columns = torch.where(torch.arange(30).reshape(6, 5) % 4 > 0)  # of four entries three were seen
+        >>> rows, columns = torch.where(torch.arange(30).reshape(6, 5) % 4 > 0)  # what was seen
         >>> loss = sf.MatrixCompletion(rows, columns, table[rows, columns], shape=(6, 5))
         >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=1, std=0.1, seed=0)
-        >>> sf.descend(net, loss).status.value, torch.allclose(net.end_to_end(), table, atol=1e-3)
+        >>> run = sf.descend(net, loss)
+        >>> run.status.value, torch.allclose(net.end_to_end(), table, atol=1e-3)
         ('converged', True)
     """
 

@@ -173,10 +173,10 @@ def descend(
         >>> X = torch.randn(20, 3).double()
         >>> loss = sf.SquaredLoss(X, X.sum(1))
         >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
-        >>> run = sf.descend(net, loss, tolerance=1e-8, directory="runs/first")  # surefoot-check runs/first
+        >>> run = sf.descend(net, loss, tolerance=1e-8, directory="runs/first")
         >>> run.status.value, run.certified, run.audit().holds
         ('converged', True, True)
-        >>> run.iterations < run.guaranteed_iterations(1e-8)  # what was guaranteed before the first step
+        >>> run.iterations < run.guaranteed_iterations(1e-8)  # known before the first step
         True
     """
     listeners = Listeners(callbacks)

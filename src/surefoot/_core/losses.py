@@ -472,8 +472,9 @@ class MatrixSensing(QuadraticLoss):
         TypeError, ValueError: as ``SquaredLoss``.
 
     Example:
-        >>> A, W = torch.randn(12, 3, 2).double(), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).double()
-        >>> loss = sf.MatrixSensing(A, (A * W).sum((1, 2)))  # twelve measurements of six entries
+        >>> W = torch.arange(6.0).reshape(3, 2).double()
+        >>> A = torch.randn(12, 3, 2).double()  # twelve measurements of six entries
+        >>> loss = sf.MatrixSensing(A, (A * W).sum((1, 2)))
         >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
         >>> sf.descend(net, loss).certified, torch.allclose(net.end_to_end(), W, atol=1e-3)
         (True, True)

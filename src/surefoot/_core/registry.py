@@ -44,9 +44,9 @@ def register(system: System) -> None:
         ValueError: a name, a class of networks or the id of a theorem that is taken, or that is none.
 
     Example:
-        >>> class Mine(sf.extending.System):  # without theorems so far; docs/extending.md has one in full
+        >>> class Mine(sf.extending.System):  # in full: docs/extending.md
         ...     name, network_name = "mine", "MyNet"
-        ...     words = sf.extending.Words(instead={"certify": "of MyNet nothing is proved yet"})
+        ...     words = sf.extending.Words(instead={"certify": "nothing is proved yet"})
         >>> sf.register(Mine())
         >>> sf.register(Mine())
         Traceback (most recent call last):

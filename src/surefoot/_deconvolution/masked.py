@@ -30,12 +30,14 @@ class MaskedBlur(Blur):
         ValueError: a mask of another shape than observed images.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> whole = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> whole = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = whole.forward(1.5 * sharp).clamp(max=1.0)
-        >>> blur = sf.deconvolution.MaskedBlur(whole, observed < 1.0)  # clipped highlights are not believed
-        >>> problem = sf.deconvolution.TotalVariationProblem(blur.seen(observed), blur, penalty=1e-3)
-        >>> sf.deconvolution.TVADMM().solve(problem).image.max().item() > 1.1
+        >>> blur = dc.MaskedBlur(whole, observed < 1.0)  # not what is clipped
+        >>> problem = dc.TotalVariationProblem(blur.seen(observed), blur, penalty=1e-3)
+        >>> dc.TVADMM().solve(problem).image.max().item() > 1.1
         True
     """
 

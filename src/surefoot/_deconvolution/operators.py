@@ -320,8 +320,10 @@ class ValidBlur(Blur):
         TypeError, ValueError: as ``PeriodicBlur``.
 
     Example:
-        >>> blur = sf.deconvolution.ValidBlur.observing(torch.full((5, 3), 1 / 15).double(), (16, 16))  # the photograph
-        >>> blur.domain, blur.crop(torch.rand(blur.domain)).shape  # what reached it, and the part under it
+        >>> from surefoot import deconvolution as dc
+        >>> photo = torch.rand(16, 16)
+        >>> blur = dc.ValidBlur.observing(torch.full((5, 3), 1 / 15), photo.shape)
+        >>> blur.domain, blur.crop(torch.rand(blur.domain)).shape  # with its border, without
         ((20, 18), torch.Size([16, 16]))
     """
 
@@ -370,12 +372,15 @@ class SpatiallyVaryingBlur(Blur):
         TypeError, ValueError: as for ``PeriodicBlur``; weights that do not fit or do not sum to 1.
 
     Example:
+        >>> from surefoot import deconvolution as dc
         >>> kernels = torch.zeros(2, 3, 3).double()
         >>> kernels[0, 1, 1], kernels[1] = 1.0, 1 / 9  # sharp on the left, blurred on the right
         >>> right = torch.linspace(0.0, 1.0, 16).double().expand(16, 16)
-        >>> blur = sf.deconvolution.SpatiallyVaryingBlur(kernels, torch.stack([1.0 - right, right]), boundary="periodic")
+        >>> weights = torch.stack([1.0 - right, right])
+        >>> blur = dc.SpatiallyVaryingBlur(kernels, weights, boundary="periodic")
         >>> z = torch.rand(16, 16).double()
-        >>> torch.allclose(blur.forward(z)[:, 0], z[:, 0]), torch.allclose(blur.forward(z)[:, -1], z[:, -1])
+        >>> y = blur.forward(z)
+        >>> torch.allclose(y[:, 0], z[:, 0]), torch.allclose(y[:, -1], z[:, -1])
         (True, False)
     """
 

@@ -128,11 +128,13 @@ class DeconvolutionProblem(ObservedPicture):
         ValueError: NaN or infinite pixels, shapes that do not fit, or a penalty that is not a positive number.
 
     Example:
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(torch.rand(16, 16).double())
-        >>> problem = sf.deconvolution.DeconvolutionProblem(observed, blur, penalty=1e-3, wavelet="haar")
-        >>> x = problem.wavelet.analysis(observed)  # coefficients of any picture: how far is their objective from the optimum?
-        >>> bool(problem.objective(x) <= problem.duality_gap(x).primal), bool(problem.duality_gap(x).gap > 0)
+        >>> problem = dc.DeconvolutionProblem(observed, blur, penalty=1e-3, wavelet="haar")
+        >>> x = problem.wavelet.analysis(observed)  # of any picture: how far from the optimum?
+        >>> gap = problem.duality_gap(x)
+        >>> bool(gap.dual < problem.objective(x) <= gap.primal), bool(0 < gap.relative < 1)
         (True, True)
     """
 

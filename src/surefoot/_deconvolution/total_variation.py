@@ -76,10 +76,11 @@ class TotalVariationProblem(ObservedPicture):
             a constant image to 0: it would have no restoration.
 
     Example:
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(torch.rand(16, 16).double())
-        >>> problem = sf.deconvolution.TotalVariationProblem(observed, blur, penalty=1e-3)
-        >>> gap = problem.duality_gap(observed)  # of any picture: how far is its objective from the optimum, at most?
+        >>> problem = dc.TotalVariationProblem(observed, blur, penalty=1e-3)
+        >>> gap = problem.duality_gap(observed)  # of any picture: how far from the optimum?
         >>> bool(gap.dual <= gap.primal), bool(0 < gap.relative < 1)
         (True, True)
     """
@@ -213,15 +214,17 @@ class TVADMM(DeconvolutionSolver[TotalVariationProblem, TVState]):
         ValueError: a β that is not a positive number.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
-        >>> problem = sf.deconvolution.TotalVariationProblem(observed, blur, sf.deconvolution.variation_penalty(noise=0.01))
-        >>> method = sf.deconvolution.TVADMM()
+        >>> problem = dc.TotalVariationProblem(observed, blur, dc.variation_penalty(0.01))
+        >>> method = dc.TVADMM()
         >>> solution = method.solve(problem)
-        >>> solution.status.value, method.certify(problem).holds, bool(solution.gap.relative < 0.05)
-        ('converged', True, True)
-        >>> bool(sf.deconvolution.psnr(solution.image, sharp) > sf.deconvolution.psnr(observed, sharp) + 10)
+        >>> method.certify(problem).holds, bool(solution.gap.relative < 0.05)
+        (True, True)
+        >>> bool(dc.psnr(solution.image, sharp) - dc.psnr(observed, sharp) > 10)
         True
     """
 

@@ -34,11 +34,13 @@ def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Ten
         TypeError, ValueError: not an image of the blur's shape, dtype and device; a noise or signal that is not positive.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
-        >>> restored = blur.crop(sf.deconvolution.wiener(blur, observed, noise=0.01))
-        >>> bool(sf.deconvolution.psnr(restored, sharp) > sf.deconvolution.psnr(observed, sharp) + 3)
+        >>> restored = blur.crop(dc.wiener(blur, observed, noise=0.01))
+        >>> bool(dc.psnr(restored, sharp) - dc.psnr(observed, sharp) > 3)
         True
     """
     y = checked_image("observed", observed)
@@ -58,11 +60,13 @@ def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0
         TypeError, ValueError: as ``wiener``.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
-        >>> restored = blur.crop(sf.deconvolution.gradient_wiener(blur, observed, noise=0.01))
-        >>> bool(sf.deconvolution.psnr(restored, sharp) > sf.deconvolution.psnr(observed, sharp) + 2)
+        >>> restored = blur.crop(dc.gradient_wiener(blur, observed, noise=0.01))
+        >>> bool(dc.psnr(restored, sharp) - dc.psnr(observed, sharp) > 2)
         True
     """
     y = checked_image("observed", observed)

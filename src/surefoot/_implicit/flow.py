@@ -83,7 +83,8 @@ def gradient_flow(
     Example:
         >>> X, y = torch.randn(3, 2).double(), torch.randn(3).double()
         >>> net = sf.nn.ImplicitReLU.gaussian(2, width=8)
-        >>> flow = sf.gradient_flow(net, sf.SquaredLoss(X, y), [0.0, 0.1, 0.2], relative_tolerance=1e-6)
+        >>> loss = sf.SquaredLoss(X, y)
+        >>> flow = sf.gradient_flow(net, loss, [0.0, 0.1, 0.2], relative_tolerance=1e-6)
         >>> flow.status.value, flow.outputs.shape, flow.gaps[0] > flow.gaps[1] > flow.gaps[2]
         ('converged', torch.Size([3, 3, 1]), True)
     """

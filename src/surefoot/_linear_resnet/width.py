@@ -48,7 +48,8 @@ def width_estimates(
         ValueError: delta or target not between 0 and 1, or a batch larger than n.
 
     Example:
-        >>> loss = sf.SquaredLoss(torch.eye(3).repeat(10, 1), torch.eye(3).repeat(10, 1))  # as well conditioned as can be
+        >>> X = torch.eye(3).repeat(10, 1)  # as well conditioned as can be
+        >>> loss = sf.SquaredLoss(X, X)
         >>> for estimate in sf.sgd.width_estimates(loss, batch_size=10):
         ...     print(f"{estimate.source}: {estimate.value:,.0f} times a constant")
         Proposition 3.3: 8 times a constant

@@ -228,7 +228,9 @@ def watch(
 
     Example:
         >>> X, y = torch.randn(5, 3).double(), torch.randn(5).double()
-        >>> net = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+        >>> net = torch.nn.Sequential(
+        ...     torch.nn.Linear(3, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
+        ... ).double()
         >>> optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
         >>> watch = sf.watch(net, sf.SquaredLoss(X, y), every=50, share=1.0)
         >>> while watch.certified is None and watch.iteration < 2000:

@@ -111,13 +111,16 @@ def poisson_tv(
         TypeError, ValueError: as ``richardson_lucy``; a penalty that is not a positive number.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> counts = torch.poisson(100 * blur.forward(sharp) + 10)
-        >>> found = sf.deconvolution.poisson_tv(blur, counts, background=10.0)
+        >>> found = dc.poisson_tv(blur, counts, background=10.0)
         >>> found.status.value, bool(found.gap.relative < 0.06), found.audit.holds
         ('converged', True, True)
-        >>> bool(sf.deconvolution.psnr(found.image / 100, sharp) > sf.deconvolution.psnr((counts - 10) / 100, sharp) + 5)
+        >>> before = dc.psnr((counts - 10) / 100, sharp)
+        >>> bool(dc.psnr(found.image / 100, sharp) > before + 5)
         True
     """
     model = Counts(blur, observed, gain, background)

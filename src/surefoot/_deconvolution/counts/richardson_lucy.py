@@ -92,13 +92,16 @@ def richardson_lucy(
             discrepancy or tolerance that is negative.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> counts = torch.poisson(100 * blur.forward(sharp) + 10)
-        >>> found = sf.deconvolution.richardson_lucy(blur, counts, background=10.0)  # stops where the misfit is that of the noise
+        >>> found = dc.richardson_lucy(blur, counts, background=10.0)  # stops at the noise
         >>> found.status.value, found.audit.holds
         ('converged', True)
-        >>> bool(sf.deconvolution.psnr(found.image / 100, sharp) > sf.deconvolution.psnr((counts - 10) / 100, sharp) + 2)
+        >>> before = dc.psnr((counts - 10) / 100, sharp)
+        >>> bool(dc.psnr(found.image / 100, sharp) > before + 2)
         True
     """
     model = Counts(blur, observed, gain, background)

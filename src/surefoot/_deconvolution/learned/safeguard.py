@@ -95,12 +95,14 @@ def restore_certified(
         TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``LADMM.solve``.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
-        >>> net = sf.nn.LearnedDeconvolution(layers=2, filters=0)  # untrained, or with whatever weights
-        >>> problem = sf.deconvolution.DeconvolutionProblem(observed, blur, sf.deconvolution.default_penalty(noise=0.01))
-        >>> restored = sf.deconvolution.restore_certified(net, problem, noise=0.01)
+        >>> net = sf.nn.LearnedDeconvolution(layers=2, filters=0)  # with whatever weights
+        >>> problem = dc.DeconvolutionProblem(observed, blur, dc.default_penalty(0.01))
+        >>> restored = dc.restore_certified(net, problem, noise=0.01)
         >>> bool(restored.gap.relative <= 0.01), restored.guarantee
         (True, 'certified')
     """
@@ -160,14 +162,17 @@ def restore_checked(
         TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``HyperLaplacian.solve``.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> blur = dc.PeriodicBlur(torch.full((3, 3), 1 / 9).double(), (16, 16))
         >>> observed = blur.forward(sharp) + 0.01 * torch.randn(16, 16).double()
-        >>> restored = sf.deconvolution.restore_checked(sf.nn.LearnedDeconvolution.bundled(), observed, blur, noise=0.01)
-        >>> restored.guarantee, bool(sf.deconvolution.psnr(restored.image, sharp) > sf.deconvolution.psnr(observed, sharp) + 10)
-        ('heuristic', True)
-        >>> bool(restored.accepted)  # a square is no photograph: the network's picture was not used
-        False
+        >>> net = sf.nn.LearnedDeconvolution.bundled()
+        >>> restored = dc.restore_checked(net, observed, blur, noise=0.01)
+        >>> bool(dc.psnr(restored.image, sharp) > dc.psnr(observed, sharp) + 10)
+        True
+        >>> restored.guarantee, bool(restored.accepted)  # a square is no photograph
+        ('heuristic', False)
     """
     observed = blur.seen(checked_image("observed", observed))
     count = cost = 0

@@ -94,10 +94,12 @@ def train(
         OSError: a failed write; checkpoints written before are kept.
 
     Example:
-        >>> pictures, kernels = torch.randint(256, (4, 180, 180), dtype=torch.uint8), torch.full((1, 37, 37), 1 / 37**2)
-        >>> data = sf.deconvolution.TrainingData(pictures, kernels, "my own pictures")
+        >>> from surefoot import deconvolution as dc
+        >>> pictures = torch.randint(256, (4, 180, 180), dtype=torch.uint8)
+        >>> kernels = torch.full((1, 37, 37), 1 / 37**2)
+        >>> data = dc.TrainingData(pictures, kernels, "my own pictures")
         >>> net = sf.nn.LearnedDeconvolution(layers=1, filters=0)
-        >>> run = sf.deconvolution.train(net, data, steps=2, batch=2, crop=40)  # thousands of steps, to be of use
+        >>> run = dc.train(net, data, steps=2, batch=2, crop=40)  # of use: thousands
         >>> run.status.value, run.epochs
         ('finished', 2)
     """

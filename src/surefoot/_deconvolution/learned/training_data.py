@@ -50,8 +50,10 @@ class TrainingData:
         source: what they are, in words.
 
     Example:
-        >>> pictures, kernels = torch.randint(256, (4, 180, 180), dtype=torch.uint8), torch.full((1, 37, 37), 1 / 37**2)
-        >>> data = sf.deconvolution.TrainingData(pictures, kernels, "my own pictures")
+        >>> from surefoot import deconvolution as dc
+        >>> pictures = torch.randint(256, (4, 180, 180), dtype=torch.uint8)
+        >>> kernels = torch.full((1, 37, 37), 1 / 37**2)
+        >>> data = dc.TrainingData(pictures, kernels, "my own pictures")
         >>> batch = data.draw(2, 40, torch.Generator().manual_seed(0))
         >>> batch.sharp.shape, batch.observed.shape
         (torch.Size([2, 40, 40]), torch.Size([2, 40, 40]))

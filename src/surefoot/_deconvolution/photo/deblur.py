@@ -166,13 +166,17 @@ def deblur(
             somewhere or larger than the photograph, an unknown prior, ``iterations`` for one without, or numbers out of range.
 
     Example:
-        >>> sharp = torch.nn.functional.pad(torch.ones(8, 8).double(), (4, 4, 4, 4))  # a white square
-        >>> kernel = sf.deconvolution.motion_kernel(length=3)
-        >>> photo = sf.deconvolution.ValidBlur(kernel, sharp.shape).forward(sharp) + 0.01 * torch.randn(16, 14).double()
-        >>> found = sf.deconvolution.deblur(photo, kernel, noise=0.01, prior="tv")  # a prior with a theorem
+        >>> from surefoot import deconvolution as dc
+        >>> sharp = torch.zeros(16, 16).double()
+        >>> sharp[4:12, 4:12] = 1.0  # a white square
+        >>> kernel = dc.motion_kernel(length=3)
+        >>> blur = dc.ValidBlur(kernel, sharp.shape)
+        >>> photo = blur.forward(sharp) + 0.01 * torch.randn(16, 14).double()
+        >>> found = dc.deblur(photo, kernel, noise=0.01, prior="tv")  # a prior with a theorem
         >>> found.certificates[0].holds, found.image.shape == photo.shape
         (True, True)
-        >>> bool(sf.deconvolution.psnr(found.image, sharp[:, 1:-1]) > sf.deconvolution.psnr(photo, sharp[:, 1:-1]) + 5)
+        >>> inner = blur.crop(sharp)
+        >>> bool(dc.psnr(found.image, inner) > dc.psnr(photo, inner) + 5)
         True
     """
     begin = time.monotonic()

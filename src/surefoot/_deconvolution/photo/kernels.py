@@ -46,7 +46,8 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
         ValueError: other than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
 
     Example:
-        >>> kernel, notices = sf.deconvolution.prepared_kernel([[0, 0, 0], [1, 2, 1], [0, 0, 0]])
+        >>> from surefoot import deconvolution as dc
+        >>> kernel, notices = dc.prepared_kernel([[0, 0, 0], [1, 2, 1], [0, 0, 0]])
         >>> kernel.tolist()
         [[0.25, 0.5, 0.25]]
         >>> notices[1]
