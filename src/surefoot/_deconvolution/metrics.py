@@ -76,7 +76,7 @@ def best_shift(image: Tensor, reference: Tensor, reach: int = 5, border: int = 0
         border: pixels left out at each side, beside ``reach``.
 
     Raises:
-        ValueError: shapes that differ, or a border that leaves nothing.
+        ValueError: a reach and a border that leave nothing.
 
     Example:
         >>> from surefoot import deconvolution as dc
