@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot._core.certificate import evaluate
 from surefoot._core.descent import certify, descend
+from surefoot._core.evaluation import evaluate
 from surefoot._core.refusals import NotCertifiable
 from surefoot._core.samples import SampleLoss
 from surefoot._core.schedule import iterations_to

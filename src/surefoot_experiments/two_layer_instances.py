@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot._core.certificate import Certificate, evaluate
+from surefoot._core.certificate import Certificate
 from surefoot._core.descent import certify, descend
+from surefoot._core.evaluation import evaluate
 from surefoot._core.losses import SquaredLoss
 from surefoot._core.plans import PLANS
 from surefoot._core.run import Run

@@ -11,8 +11,8 @@ from torch import nn
 
 import surefoot as sf
 from surefoot._cli.screen import Screen
-from surefoot._core.certificate import conclude
 from surefoot._core.claims import Kind, claim
+from surefoot._core.evaluation import conclude
 from surefoot._core.plans import PLANS, Plan
 from surefoot._core.registry import SYSTEMS
 from surefoot._two_layer.system import TwoLayerSystem

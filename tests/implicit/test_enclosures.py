@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
+from surefoot._core.certificate import Certificate, CertificateStatus, Condition, publish
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot._implicit import choices as chosen_by
 from surefoot_check.arrays import FormatError, digest

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.schedule import gap_at, iterations_to
 from surefoot_check.checker import PRECISION
 from surefoot_check.implicit import spectral

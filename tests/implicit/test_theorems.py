@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot._core.schedule import gap_at
 from surefoot._implicit import planner

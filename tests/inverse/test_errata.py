@@ -11,7 +11,7 @@ from pinv_reference import spectral_error
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot._inverse.floor import floor
 from surefoot._inverse.iteration import unrolled

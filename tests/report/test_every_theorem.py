@@ -23,7 +23,7 @@ from surefoot._core.registry import SYSTEMS, system_named
 from surefoot._core.system import Descendable
 from surefoot._report.facts import Facts
 from surefoot._report.page import page
-from surefoot._report.wording import by_family, count, fall, number, symbolic
+from surefoot._report.wording import by_family, count, fall, number, safe_side, symbolic
 from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem
 
 ITERATIONS = 8
@@ -176,12 +176,14 @@ def test_the_quantities_are_those_of_the_certificate_with_their_symbols(theorem:
     run, facts, said = reported(theorem)
     table = said.split(" Quantities Measured quantities")[1].split(" Arrays The certificate")[0]
     single, families = by_family(run.certificate.quantities)
+    towards = safe_side(theorem)
     for name, value in single.items():
         symbol, meaning = facts.words.symbols[name]
-        assert f" {name} {symbol} {number(value, 5)} {meaning} " in f"{table} "
+        assert f" {name} {symbol} {number(value, 5, towards(name))} {meaning} " in f"{table} "
     for name, values in families.items():
         symbol, meaning = facts.words.symbols[name]
-        assert f" {name}[0] … [{len(values) - 1}] {symbol} sum {number(sum(values), 5)} {meaning} " in f"{table} "
+        total = number(sum(values), 5, towards(f"{name}[1]"))
+        assert f" {name}[0] … [{len(values) - 1}] {symbol} sum {total} {meaning} " in f"{table} "
     known = {meaning for name, (_, meaning) in facts.words.symbols.items() if name not in {*single, *families}}
     shown = {facts.words.symbols[name][1] for name in (*single, *families)}
     assert not [meaning for meaning in known - shown if f" {meaning} " in table]

@@ -17,6 +17,7 @@ from surefoot._report.wording import (
     margin,
     number,
     ratio,
+    safe_side,
     symbolic,
 )
 
@@ -75,6 +76,13 @@ def test_sides_of_a_hypothesis_read_as_what_is_decided() -> None:
     assert both(condition(0.0, ">", 0.0, False)) == ("0", "0")
     assert both(condition(math.nan, "<", 1.0, False)) == ("not a number", "1")
     assert both(condition(math.inf, "<=", 1.0, False)) == ("∞", "1")
+
+
+def test_measured_quantities_are_rounded_to_the_side_on_which_they_may_err() -> None:
+    towards = safe_side("feed-forward/local")
+    assert (towards("initial_gap"), towards("sigma_min_J"), towards("radius")) == ("up", "down", "nearest")
+    assert safe_side("implicit/spectral")("mass[1]") == "up"
+    assert safe_side("of-a-reader/any")("initial_gap") == "nearest"
 
 
 def test_margins_without_a_ratio_are_differences() -> None:

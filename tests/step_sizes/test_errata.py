@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot._step_sizes import as_printed as printed
 

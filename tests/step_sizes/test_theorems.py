@@ -14,7 +14,7 @@ import step_sizes_reference as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.schedule import gap_at
 from surefoot._step_sizes.planner import a_posteriori
 from surefoot_check.arrays import FormatError

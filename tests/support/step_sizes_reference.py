@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
+from surefoot._core.certificate import Certificate, CertificateStatus, Condition, publish
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot_check.arrays import digest
 from surefoot_check.step_sizes import enclosures as step_sizes

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.certificate import evaluate
+from surefoot._core.evaluation import evaluate
 from surefoot._core.plans import PLANS
 from surefoot._core.schedule import gap_at, iterations_to
 from surefoot._two_layer import planner

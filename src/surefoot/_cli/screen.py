@@ -17,8 +17,10 @@ from .._core.certificate import Certificate, Condition
 from .._core.claims import VACUOUS, Kind
 from .._core.io import plain
 from .._core.registry import system_named
+from .._core.rounding import Towards, of_sides
+from .._core.rounding import plain as rounded
 from .._core.run import Run
-from .._report.wording import MANY, by_family, in_terminal, share
+from .._report.wording import MANY, by_family, in_terminal, safe_side, share, spare
 from . import layout
 
 NUMBERS = re.compile(r"\[\n\s*(?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*\n\s*\]")
@@ -97,17 +99,11 @@ class Screen:
         self.heading("Certificate", f"{certificate.theorem}: {certificate.status.text}")
         if certificate.why:
             self.say(f"  this theorem, as {certificate.why}")
-        rows = [
-            (
-                "holds" if c.holds else "FAILS",
-                self._symbolic(c.name, certificate.system),
-                number(c.left),
-                self._symbolic(c.relation, certificate.system),
-                number(c.right),
-                margin(c),
-            )
-            for c in certificate.conditions
-        ]
+        rows = []
+        for c in certificate.conditions:
+            left, right = sides(c)
+            name, relation = (self._symbolic(said, certificate.system) for said in (c.name, c.relation))
+            rows.append(("holds" if c.holds else "FAILS", name, left, relation, right, margin(c)))
         self.table(("", "hypothesis", "left", "", "right", "margin"), rows, numeric=(2, 4, 5))
         if certificate.holds:
             self.pairs(_guaranteed(certificate))
@@ -121,10 +117,12 @@ class Screen:
     def quantities(self, certificate: Certificate) -> None:
         """The theorem's quantities; families of one name in a line."""
         single, families = by_family(certificate.quantities)
-        self.heading("Quantities", "what is measured is moved to the safe side; six digits are shown")
-        shown = {name: number(value, 6) for name, value in single.items()}
+        self.heading("Quantities", "what is measured is moved, and rounded, to the safe side; six digits are shown")
+        towards = safe_side(certificate.theorem)
+        shown = {name: number(value, 6, towards(name)) for name, value in single.items()}
         for name, values in families.items():
-            text = f"sum {number(sum(values), 6)}, largest {number(max(values), 6)} (each one with --json)"
+            total, most = (number(value, 6, towards(f"{name}[1]")) for value in (sum(values), max(values)))
+            text = f"sum {total}, largest {most} (each one with --json)"
             shown[f"{name}[0] … {name}[{len(values) - 1}]"] = text
         self.pairs(shown)
 
@@ -163,6 +161,7 @@ class Screen:
         if run.certified:
             bound = run.guaranteed_iterations(tolerance) if tolerance > 0.0 else math.inf
             within = f"; relative gap {tolerance:g} within {count(bound)} iterations" if math.isfinite(bound) else ""
+            within += f", with probability {chance(run.probability)} over the batches" if run.probability < 1.0 else ""
             since = f"every step from iteration {run.certified_from:,} on" if run.certified_from else "every step"
             items["guarantee"] = f"{since} certified by {run.certificate.theorem}{within}"
             if run.adopted:
@@ -209,18 +208,16 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
         return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
     if claim.kind is Kind.LEVELS:
         return {words.iterations: f"{counts} (relative to {words.initial}), guaranteed"}
+    step = number(certificate.step_size, towards="down")
     if words.own_steps is not None:
         items = dict([words.own_steps])
     elif claim.kind is Kind.RATE:
-        worst, when = number(certificate.rate, 8), "at worst" if claim.decrease else "in the end"
-        worst = f"1 - {number(claim.decrease or claim.final)}" if worst == "1" else worst
-        items = {
-            "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of {worst} a step {when}"
-        }
+        worst = " at worst" if claim.decrease else ""
+        items = {"first step": f"{step} guaranteed; factor of the gap in a step: {claim.factor(8)}{worst}"}
     else:
-        items = {"first step": f"{number(certificate.step_size)} guaranteed"}
+        items = {"first step": f"{step} guaranteed"}
     if claim.kind is Kind.SUBLINEAR:
-        items["bound"] = f"at most {number(claim.constant)}/t after t iterations"
+        items["bound"] = f"at most {number(claim.constant, towards='up')}/t after t iterations"
     if claim.converges:
         items["iterations"] = f"{counts} (relative gap), guaranteed"
     else:
@@ -228,9 +225,8 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     if certificate.probability < 1.0:
         items["probability"] = f"{chance(certificate.probability)} over the batches, for all iterations at once"
     if certificate.radius is not None and certificate.theorem in words.points:
-        items["nearby"] = (
-            f"{words.points[certificate.theorem]} lies within {number(certificate.radius)} of these weights"
-        )
+        radius = number(certificate.radius, towards="up")
+        items["nearby"] = f"{words.points[certificate.theorem]} lies within {radius} of these weights"
     return items
 
 
@@ -249,24 +245,33 @@ _STYLES = {
 }
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number for people."""
-    return "none" if value is None else f"{value:.{digits}g}"
+def number(value: float | None, digits: int = 4, towards: Towards = "nearest") -> str:
+    """A number for people; of what is guaranteed, rounded to the safe side."""
+    return "none" if value is None else rounded(value, digits, towards)
 
 
 def count(value: float) -> str:
     """A count for people."""
     if not math.isfinite(value):
         return "∞"
-    return f"{int(value):,}" if value <= MANY else f"more than {MANY:.0e}".replace("e+0", "e")
+    return f"{math.ceil(value):,}" if value <= MANY else f"more than {MANY:.0e}".replace("e+0", "e")
+
+
+def sides(condition: Condition) -> tuple[str, str]:
+    """Both sides of a hypothesis, rounded such that the relation reads as it is."""
+    left, right = condition.left, condition.right
+    digits, *towards = of_sides(left, condition.relation, right, condition.holds)
+    return number(left, digits, towards[0]), number(right, digits, towards[1])
 
 
 def margin(condition: Condition) -> str:
-    """How far a hypothesis is from failing: the ratio of its sides, or beside a zero their difference."""
+    """How far a hypothesis is from failing, rounded down: the ratio of its sides, or beside a zero their difference."""
     if condition.margin is None:
-        spare = condition.left - condition.right
-        return f"{-spare if condition.relation.startswith('<') and spare else spare:+.3g}"
-    return f"×{10.0**condition.margin:.4g}" if condition.margin < 6.0 else f"×10^{condition.margin:.1f}"
+        left = spare(condition)
+        return f"{'' if left < 0.0 else '+'}{number(left, 3, 'down')}"
+    if condition.margin >= 6.0:
+        return f"×10^{math.floor(10.0 * condition.margin) / 10.0:.1f}"
+    return f"×{number(10.0**condition.margin, towards='down')}"
 
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest, parse_hex
 from surefoot_check.run_files import FORMAT, FORMATS
-from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
+from surefoot_check.statement import SLACK, Inequality, Segment
 from surefoot_check.text import chance, counted
 
 from . import claims, html
 from .above import reports
 from .claims import Claim, Kind
-from .plans import LIMIT, OWN_STEP, PLANS
-from .refusals import EXTREME, SCALE
+from .plans import PLANS
+from .rounding import of_sides, plain
 from .schedule import gap_at, iterations_to
 from .statistics import Cut
 from .validate import number, positive
@@ -84,7 +84,8 @@ class Condition:
     @property
     def sides(self) -> str:
         """Both sides with the relation that is asked of them."""
-        return f"{self.left:.6g} {self.relation} {self.right:.6g}"
+        digits, *towards = of_sides(self.left, self.relation, self.right, self.holds, 6)
+        return f"{plain(self.left, digits, towards[0])} {self.relation} {plain(self.right, digits, towards[1])}"
 
     def __str__(self) -> str:
         return f"{'holds' if self.holds else 'FAILS'}: {self.name}  [{self.sides}]"
@@ -364,9 +365,7 @@ class Certificate:
         before = [f"this theorem, as {self.why}"] if self.why else []
         after = []
         if self.holds:
-            sure = self.probability == 1.0
-            chances = "" if sure else f"with probability {chance(self.probability)} over the batches: "
-            after.append(f"{chances}{self._promise()}")
+            after.append(self._promise())
         if self.practical is False:
             after.append(f"{claims.VACUOUS}: {self.advice}" if self.advice else claims.VACUOUS)
         if self.cut is not None:
@@ -376,7 +375,11 @@ class Certificate:
         return before, after
 
     def _promise(self) -> str:
-        """The guarantee in a line."""
+        """The guarantee in a line, rounded to the side on which it holds."""
+        sure = self.probability == 1.0
+        return ("" if sure else f"with probability {chance(self.probability)} over the batches: ") + self._promised()
+
+    def _promised(self) -> str:
         count = self.iterations_to(1e-10)
         within = "not down to a relative gap of 1e-10"
         if math.isfinite(count):
@@ -384,26 +387,26 @@ class Certificate:
             needed = counted(count, "unit of time", "units of time") if of_time else counted(count, "iteration")
             within = f"relative gap 1e-10 within {needed}"
         last = self.schedule[-1]
+        step = plain(self.schedule[0].step, towards="down")
         match self.claim.kind:
             case Kind.RATE:
-                rate = f"{self.rate:.6g}"
-                part = self.claim.decrease or self.claim.final
-                rate = f"1 - {part:.3g}" if rate == "1" else rate
-                rate += "" if self.claim.decrease else " in the end"
-                near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
-                step = "constant step" if self.rule == "constant" else "first step"
-                return f"{step} {self.step_size:.6g}, rate {rate}, {within}{near}"
+                near = (
+                    "" if self.radius is None else f", to a point within {plain(self.radius, 3, 'up')} of these weights"
+                )
+                which = "constant step" if self.rule == "constant" else "first step"
+                return f"{which} {step}, rate {self.claim.factor()}, {within}{near}"
             case Kind.FLOW:
                 return f"along the gradient flow, {within}"
             case Kind.SUBLINEAR:
-                return f"gap at most {self.claim.constant:.6g}/t after t iterations, {within}"
+                return f"gap at most {plain(self.claim.constant, towards='up')}/t after t iterations, {within}"
             case Kind.LEVELS:
                 return (
-                    f"guaranteed gap {last.level:.6g} after {counted(last.start, 'iteration')}, "
-                    f"{self.initial_gap:.6g} at the start" + (f", {within}" if math.isfinite(count) else "")
+                    f"guaranteed gap {plain(last.level, towards='up')} after {counted(last.start, 'iteration')}, "
+                    f"{plain(self.initial_gap, towards='up')} at the start"
+                    + (f", {within}" if math.isfinite(count) else "")
                 )
             case _:
-                return f"first step {self.step_size:.6g}, {self.claim.kind.text}"
+                return f"first step {step}, {self.claim.kind.text}"
 
 
 def _side(text: object, name: str) -> float:
@@ -440,103 +443,6 @@ def publish(
         name: low * (1.0 - slack) if directions[name] == "lower" else high * (1.0 + slack)
         for name, (low, high) in enclosures.items()
     }
-
-
-def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, float], list[Inequality], Schedule]:
-    """A theorem in floats: all quantities, conditions, and the schedule (empty unless every condition holds).
-
-    Of a constant step of one's own, ``OWN_STEP`` in ``base``, that the theorem admits it is a condition, too. It is stated where
-    it fails: where it holds, the obligations of the schedule are the proof.
-
-    Raises:
-        ValueError: base quantities that are missing, or so large or small that a number of the theorem overflows or vanishes.
-    """
-    try:
-        plan = PLANS[theorem.id]
-        asked = {name: step for name, step in base.items() if name == OWN_STEP}
-        measured = {name: value for name, value in base.items() if name != OWN_STEP}
-        quantities = {**measured, **plan.parameters(base)}
-        conditions = theorem.conditions(quantities)
-        if asked and plan.largest is not None and all(c.certain for c in conditions):
-            limit = Inequality(LIMIT, asked[OWN_STEP], "<=", plan.largest(quantities))
-            conditions += [] if limit.certain else [limit]
-        schedule = plan.schedule({**quantities, **asked}) if all(c.certain for c in conditions) else []
-        return {**quantities, **theorem.derived(quantities)}, conditions, schedule
-    except (
-        ArithmeticError,
-        ValueError,
-        KeyError,
-    ) as error:  # a quantity that overflowed is left out of the measured ones
-        raise ValueError(f"{theorem.id} cannot be evaluated in float64 ({error!r}): {EXTREME}; {SCALE}") from error
-
-
-def conclude(
-    theorem: Theorem,
-    quantities: Mapping[str, float],
-    conditions: Sequence[Condition],
-    schedule: Schedule,
-    *,
-    problem: Mapping[str, Any],
-    arrays: Mapping[str, str],
-    optimal_value: float,
-    suggestion: str,
-) -> Certificate:
-    """The certificate of a theorem as evaluated: it holds if every condition does, and every number that it publishes is usable.
-
-    Args:
-        theorem: the statement.
-        quantities: as ``evaluate`` gives them; the sizes in ``problem`` are left out.
-        conditions, schedule: the hypotheses and what follows where all hold.
-        problem: kind of the loss, and the sizes.
-        arrays: see ``digests``.
-        optimal_value: ℓ*.
-        suggestion: what would make it hold; dropped where it does.
-    """
-    if all(condition.holds for condition in conditions):
-        unusable = [_impossible(what) for what in _unusable(theorem, quantities, schedule, optimal_value)]
-        if unusable:
-            conditions, schedule, suggestion = [*conditions, *unusable], [], f"{EXTREME}: {SCALE}"
-    holds = all(condition.holds for condition in conditions)
-    return Certificate(
-        system=theorem.id.split("/")[0],
-        theorem=theorem.id,
-        version=theorem.version,
-        status=CertificateStatus.HOLDS if holds else CertificateStatus.FAILS,
-        conditions=tuple(conditions),
-        quantities={name: float(value) for name, value in quantities.items() if name not in problem},
-        schedule=tuple(schedule),
-        optimal_value=optimal_value,
-        rule=theorem.rule,
-        suggestion="" if holds else suggestion,
-        problem=problem,
-        arrays=arrays,
-        claims=theorem.claims,
-    )
-
-
-def _unusable(
-    theorem: Theorem, quantities: Mapping[str, float], schedule: Schedule, optimal_value: float
-) -> Iterator[str]:
-    """What a published number must be and is not: finite, and of gaps and steps positive."""
-    numbers = {**quantities, "optimal_value": optimal_value}
-    yield from (f"{name} is a finite number" for name, value in numbers.items() if not math.isfinite(value))
-    if not schedule:
-        yield "there is a schedule"
-    for index, segment in enumerate(schedule):
-        where = f"segment {index} of the schedule"
-        if not (0.0 <= segment.level < math.inf and 0.0 <= segment.decrease < 1.0 and 0.0 <= segment.step < math.inf):
-            yield f"{where}: its gap, decrease and step are finite, not negative, and the decrease is below 1"
-            return
-        if segment.level < sys.float_info.min and schedule[0].level > 0.0:
-            yield f"{where}: its gap does not vanish"
-            return
-        if theorem.positive_steps and segment.level > 0.0 and segment.step == 0.0:
-            yield f"{where}: its step is positive"
-            return
-
-
-def _impossible(name: str) -> Condition:
-    return Condition(name, 0.0, ">", 0.0, False, None)
 
 
 def digests(problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, str]:

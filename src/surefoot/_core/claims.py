@@ -10,6 +10,7 @@ from enum import StrEnum
 from surefoot_check.statement import Segment
 
 from .plans import PLANS
+from .rounding import plain
 
 PRACTICAL = 1e6
 """More iterations than this are no plan: a count above it is true and of no practical use."""
@@ -60,6 +61,13 @@ class Claim:
     decrease: float = 0.0
     final: float = 0.0
     constant: float = math.inf
+
+    def factor(self, digits: int = 6) -> str:
+        """Of a rate, the factor of the gap in an iteration, rounded up; near 1 what it lacks, rounded down."""
+        part = self.decrease or self.final
+        said = plain(1.0 - part, digits, "up")
+        said = f"1 - {plain(part, 4, 'down')}" if said == "1" else said
+        return said if self.decrease else f"{said} in the end"
 
     @property
     def converges(self) -> bool:

@@ -135,24 +135,46 @@ class Run:
         return [Recertification(0, self.certificate), *self.adopted]
 
     @property
+    def in_force(self) -> list[Recertification]:
+        """The phases whose certificate holds, where the theorem covers the steps; none else."""
+        return [phase for phase in self.phases if phase.certificate.holds] if self.rule_certified else []
+
+    @property
     def certified(self) -> bool:
         """Whether steps of the run carry a guarantee: the rule is one that the theorem speaks of, and a certificate holds."""
-        return self.rule_certified and any(phase.certificate.holds for phase in self.phases)
+        return bool(self.in_force)
 
     @property
     def certified_from(self) -> int | None:
         """First iteration from which convergence is guaranteed; ``None`` if never."""
-        for phase in self.phases:
-            if phase.certificate.holds and self.certified:
-                return phase.iteration
-        return None
+        return self.in_force[0].iteration if self.in_force else None
+
+    @property
+    def probability(self) -> float:
+        """With which what its certificates guarantee holds: below 1 over the draws of random steps."""
+        return min((phase.certificate.probability for phase in self.in_force), default=1.0)
+
+    @property
+    def target(self) -> float:
+        """The absolute gap that it was to reach, at least ``resolution``.
+
+        Raises:
+            RunDirectoryError: the tolerances on record are no numbers.
+        """
+        try:
+            relative, absolute = (float(self.config.get(name, 0.0)) for name in ("tolerance", "absolute_tolerance"))
+        except (TypeError, ValueError) as error:
+            raise RunDirectoryError(f"config.json has a bad tolerance ({error}); restore it") from error
+        first = self.rows[0]["gap"] if self.rows else self.certificate.initial_gap
+        return max(relative * first if relative else 0.0, absolute, self.resolution)
+
+    def guaranteed_to(self, gap: float) -> float:
+        """Fewest total iterations to an absolute gap that any certificate of the run guarantees; ``inf`` where none does."""
+        return min((phase.iterations_to(gap) for phase in self.in_force), default=math.inf)
 
     def guaranteed_iterations(self, relative_gap: float) -> float:
         """Fewest total iterations to relative_gap × initial gap that any certificate of the run guarantees."""
-        if not self.certified:
-            return float("inf")
-        target = relative_gap * self.rows[0]["gap"]
-        return min(phase.iterations_to(target) for phase in self.phases)
+        return self.guaranteed_to(relative_gap * self.rows[0]["gap"]) if self.certified else math.inf
 
     def audit(self) -> Audit:
         """Check every inequality along the trace: those of steps over the phase that each certificate rules, its bound from its

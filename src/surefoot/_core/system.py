@@ -15,9 +15,10 @@ from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .brief import brief
-from .certificate import Certificate, Condition, conclude, digests, evaluate
+from .certificate import Certificate, Condition, digests
 from .draws import Drawing
 from .engine import Engine, WeightsEngine
+from .evaluation import conclude, evaluate
 from .losses import LinearMapLoss, Loss
 from .plans import LIMIT, OWN_STEP, Plan
 from .schedule import iterations_to

@@ -26,7 +26,8 @@ from .._report.markup import (
     verdict,
     verdict_box,
 )
-from .command_deblur_words import GREY, assumptions, guarantee, outcome
+from .._report.wording import both, relation
+from .command_deblur_words import GREY, assumptions, guarantee, outcome, share
 from .excerpt import Excerpt
 from .photo.deblur import Deblurred
 
@@ -89,7 +90,7 @@ def _numbers(deblurred: Deblurred) -> Iterator[tuple[str, str, str]]:
     yield "Iterations", count(deblurred.iterations), f"{count(deblurred.applications)} products with the blur"
     if deblurred.gap is not None:
         objective = "of its objective" if deblurred.certificates else "of the wavelet objective"
-        yield "Duality gap", f"{100.0 * deblurred.gap:.2g} %", f"{objective}, a guaranteed bound"
+        yield "Duality gap", share(deblurred.gap), f"{objective}, a guaranteed bound"
     if deblurred.kept is not None:
         yield "Network", f"{deblurred.kept[0]} of {deblurred.kept[1]}", "proposals kept by the safeguard"
     tiles = "one piece" if deblurred.tiles == 1 else f"{count(deblurred.tiles)} tiles"
@@ -136,9 +137,9 @@ def _theorem(certificates: Sequence[Certificate]) -> Markup:
     rows = [
         [
             Label(condition.name, "text"),
-            numeric(number(condition.left)),
-            condition.relation,
-            numeric(number(condition.right)),
+            numeric(both(condition)[0]),
+            relation(condition.relation),
+            numeric(both(condition)[1]),
             verdict(condition.holds),
         ]
         for condition in first.conditions

@@ -270,7 +270,7 @@ def _summary(screen: Screen, planned: Plan, done: Sequence[_Done]) -> None:
         if found is None or entry.failed:
             rows.append(("failed" if entry.failed else "skipped", entry.job.source, "", "", "", "", ""))
             continue
-        gap = "" if found.gap is None else number(found.gap, 2)
+        gap = "" if found.gap is None else number(found.gap, 2, "up")
         noise = number(found.noise, 2) + (" (est.)" if found.estimated else "")
         rows.append(("done", entry.job.source, found.light, noise, found.prior, gap, f"{found.seconds:.1f}"))
     screen.table(("", "photo", "light", "noise", "prior", "duality gap", "seconds"), rows, numeric=(5, 6))

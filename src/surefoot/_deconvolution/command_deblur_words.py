@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from torch import Tensor
@@ -73,12 +72,7 @@ def assumptions(deblurred: Deblurred) -> list[str]:
 
 def share(gap: float) -> str:
     """A relative gap, which bounds from above, as a share that does, too."""
-    return f"{_rounded_up(100.0 * gap):.3g} %"
-
-
-def _rounded_up(bound: float) -> float:
-    """The least number of two digits that is not below."""
-    return float(Context(prec=2, rounding=ROUND_CEILING).create_decimal(bound))
+    return f"{number(100.0 * gap, 2, 'up')} %"
 
 
 def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurred: Deblurred) -> dict[str, Any]:
@@ -181,7 +175,7 @@ def _show_certificate(screen: Screen, deblurred: Deblurred) -> None:
 
 
 def _where(gap: float) -> str:
-    bound = number(_rounded_up(gap), 2)
+    bound = number(gap, 2, "up")
     known = f"its objective can fall by {share(gap)} more at most (relative duality gap {bound}, guaranteed)"
     if gap <= CLOSE:
         return known

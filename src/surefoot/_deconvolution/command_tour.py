@@ -52,7 +52,7 @@ def _visit(directory: Path, screen: Screen) -> Visit:
     again = f"surefoot deblur {photo} --kernel {KERNEL} --gamma linear --out {restored} --page"
     return Visit(
         guaranteed="the solver converges, and its change never rises",
-        happened=f"within {share(lacks)} of its optimum, proved; PSNR {before:.1f} to {after:.1f} dB",
+        happened=f"within {share(lacks, 'up')} of its optimum, proved; PSNR {before:.1f} to {after:.1f} dB",
         audit=audited(run),
         check=checked(directory),
         command=again,

@@ -31,7 +31,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class UncertifiedWarning(UserWarning):
-    """The network is fitted, and nothing is guaranteed: a hypothesis of the theorem fails, or the audit found a violation."""
+    """The network is fitted, and nothing is guaranteed: a hypothesis of the theorem fails, or the run's audit does not hold."""
 
 
 class CertifiedEstimator(BaseEstimator):
@@ -145,7 +145,7 @@ class CertifiedEstimator(BaseEstimator):
             )
         elif not self.audit_.holds:
             warnings.warn(
-                f"{type(self).__name__}: the audit of the run found a violation; see audit_",
+                f"{type(self).__name__}: the audit of the run does not hold: {self.audit_.incomplete or self.audit_.verdict}",
                 UncertifiedWarning,
                 stacklevel=4,
             )

@@ -177,6 +177,5 @@ def show(run: Run, screen: Screen) -> None:
     if above is None or not run.certificate.holds:
         return
     reached = "reached as far as float64 can tell; " if run.gaps and run.gaps[0] <= run.resolution else ""
-    screen.say(
-        f"  minimum: {reached}the objective of the certified weights is at most {number(above)} above its value there"
-    )
+    most = number(above, towards="up")
+    screen.say(f"  minimum: {reached}the objective of the certified weights is at most {most} above its value there")

@@ -193,8 +193,8 @@ def show(run: Run, screen: Screen) -> None:
     first, last = run.rows[0], run.measured_rows[-1]
     moved = relative_movement(run)
     items = {
-        "movement": f"at most {number(moved, 3)} of their norm",
-        "contraction": f"γ‖A‖ at most {number(first['contraction'])} → {number(last['contraction'])}",
+        "movement": f"at most {number(moved, 3, 'up')} of their norm",
+        "contraction": f"γ‖A‖ at most {number(first['contraction'], towards='up')} → {number(last['contraction'], towards='up')}",
     }
     if run.certificate.theorem in NEAR_A_FIT:
         items["movement"] += " in this run"

@@ -238,7 +238,7 @@ def shown(facts: Mapping[str, Any]) -> dict[str, str]:
     items |= {
         "loss": "squared; the guarantees speak of its way to 0",
         "network": facts["network"],
-        "contraction": f"γ‖A‖ at most {number(facts['contraction'])} (below 1: the equilibrium exists)",
+        "contraction": f"γ‖A‖ at most {number(facts['contraction'], towards='up')} (below 1: the equilibrium exists)",
     }
     items |= {name: facts[name] for name in ("trained", "finished") if facts.get(name)}
     if facts["dead_units"]:

@@ -78,8 +78,8 @@ def features_of(facts: Facts) -> Features | None:
 def plot(shown: Features) -> tuple[bytes, str]:
     """Movement of the features and the bound of γ‖A‖ against the iteration: PNG and SVG."""
     said = (
-        f"The features move by at most {number(max(shown.movement), 3)} of their norm; the bound of γ‖A‖ goes from "
-        f"{number(shown.contraction[0])} to {number(shown.contraction[-1])}."
+        f"The features move by at most {number(max(shown.movement), 3, 'up')} of their norm; the bound of γ‖A‖ goes from "
+        f"{number(shown.contraction[0], towards='up')} to {number(shown.contraction[-1], towards='up')}."
     )
     return rendered("features", lambda: _figure(shown), "Movement of the features", said)
 
@@ -95,8 +95,8 @@ def features(facts: Facts, shown: Features, drawing: str) -> Markup:
         ("Width m", count(m), f"units that are 0 on every sample at the start (dead): {count(shown.dead)}"),
         (
             "γ‖A‖, upper bound",
-            number(shown.contraction[-1]),
-            f"at the end; {number(shown.contraction[0])} at the start; γ is {number(gamma)}",
+            number(shown.contraction[-1], towards="up"),
+            f"at the end; {number(shown.contraction[0], towards='up')} at the start; γ is {number(gamma)}",
         ),
         ("Movement of the features", number(moved, 3), "largest ‖Z − Z₀‖ during the run, relative to ‖Z₀‖"),
     ]
@@ -114,7 +114,7 @@ def features(facts: Facts, shown: Features, drawing: str) -> Markup:
 
 
 def _sentence(facts: Facts, moved: float) -> str:
-    share = f"The features moved by at most {number(moved, 3)} of their norm"
+    share = f"The features moved by at most {number(moved, 3, 'up')} of their norm"
     if facts.run.certificate.theorem in NEAR_A_FIT:
         return f"{share} in this run, which began near an exact fit, however far they had moved before: {MEANING}."
     if moved >= HARDLY:

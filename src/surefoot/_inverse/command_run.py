@@ -199,11 +199,14 @@ def _show(screen: Screen, facts: dict[str, Any], certificate: Certificate) -> No
     kappa = math.sqrt(high / low)
     screen.heading("Matrices", f"all, of any shape and rank, whose nonzero σ²/c0 lie in [{low:g}, {high:g}]")
     screen.pairs(
-        {"network": f"{facts['layers']} layers of degree {facts['degree']}", "condition": f"≤ {number(kappa)}"}
+        {
+            "network": f"{facts['layers']} layers of degree {facts['degree']}",
+            "condition": f"≤ {number(kappa, towards='down')}",
+        }
     )
     screen.certificate(certificate)
     if certificate.holds:
-        rows = [(str(k), number(certificate.bound(k))) for k in range(facts["layers"] + 1)]
+        rows = [(str(k), number(certificate.bound(k), towards="up")) for k in range(facts["layers"] + 1)]
         screen.heading("Guaranteed", "‖AA⁺ − AX_k‖, the relative error of the inverse, at most")
         screen.table(("layer k", "bound"), rows, numeric=(0, 1))
 
@@ -214,7 +217,7 @@ def _by_layer(net: LearnedInverse, certificate: Certificate) -> list[float] | No
 
 
 def _worst(net: LearnedInverse, certificate: Certificate) -> str:
-    return number(certificate.bound(net.layers))
+    return number(certificate.bound(net.layers), towards="up")
 
 
 def _losses(split: Split, net: LearnedInverse) -> dict[str, float]:

@@ -13,9 +13,9 @@ def _visit(directory: Path, screen: Screen) -> Visit:
     options = Train(out=str(directory), size="20x30", count=50, layers=3, epochs=300, quiet=True, json=True)
     record = recorded(options)
     low, high = record["network"]["interval"]
-    losses, condition = record["test_loss"], number(math.sqrt(high / low), 2)
+    losses, condition = record["test_loss"], number(math.sqrt(high / low), 2, "down")
     return Visit(
-        guaranteed=f"an error of {number(record['layers'][-1], 2)} at most, up to a condition number of {condition}",
+        guaranteed=f"an error of {number(record['layers'][-1], 2, 'up')} at most, up to a condition number of {condition}",
         happened=f"‖AXA − A‖² {number(losses['trained'], 2)} on unseen matrices; by hyperpower steps {number(losses['ones'], 2)}",
         check=checked(directory / CERTIFICATE) if record["certificate"]["holds"] else NOTHING,
         command=command(options),

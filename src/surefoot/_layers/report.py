@@ -36,7 +36,7 @@ from .._report.markup import (
     text,
     verdict_box,
 )
-from .._report.wording import count, number
+from .._report.wording import count, number, share
 from .._report.write import put
 from .._step_sizes.command_comparison import TABLE
 from .._step_sizes.system import KINDS
@@ -77,9 +77,9 @@ def write(directory: Path) -> Path:
     except FormatError as error:
         raise RunDirectoryError(str(error)) from error
     courses = _courses(stored)
-    start, final = stored.conclusion.start, stored.conclusion.final
+    start, final = number(stored.conclusion.start), number(stored.conclusion.final, towards="up")
     said = (
-        f"The training objective falls from {number(start)} to {number(final)} in {counted(stored.depth, 'layer')}; "
+        f"The training objective falls from {start} to {final} in {counted(stored.depth, 'layer')}; "
         f"{', '.join(f'{name} leaves {number(values[-1])}' for name, values in courses.items())}. The largest gap of a layer is "
         f"{_share(max(_relative_gaps(stored)))} of what it lowers."
     )
@@ -154,16 +154,16 @@ def _verdict(stored: Stored) -> Markup:
     """What is proved of the training."""
     claim, worst = stored.conclusion, max(_relative_gaps(stored))
     every = "any one P between the ends of the range" if not stored.batch.proximal else "any one P of the grid"
-    said = f"F falls from {number(claim.start)} to {number(claim.final, 6)} in {counted(stored.depth, 'layer')}"
+    said = f"F falls from {number(claim.start)} to {number(claim.final, 6, 'up')} in {counted(stored.depth, 'layer')}"
     if claim.final <= claim.constant:
         kind, badge = "ok", "✓ NOT WORSE THAN THE BEST CONSTANT STEP"
-        said += f"; {counted(stored.depth, 'step')} with {every} leave at least {number(claim.constant, 6)}."
+        said += f"; {counted(stored.depth, 'step')} with {every} leave at least {number(claim.constant, 6, 'down')}."
     elif claim.final <= claim.constant * (1.0 + SLACK):
         kind, badge = "ok", "✓ NOT WORSE THAN THE BEST CONSTANT STEP, UP TO ROUNDING"
         said += f"; {counted(stored.depth, 'step')} with {every} leave no less, up to a share of {SLACK:g}."
     else:
         kind, badge = "warn", "✗ NOT PROVED TO BE AS GOOD AS THE BEST CONSTANT STEP"
-        said += f"; {counted(stored.depth, 'step')} with {every} are only known to leave {number(claim.constant, 6)}."
+        said += f"; {counted(stored.depth, 'step')} with {every} are only known to leave {number(claim.constant, 6, 'down')}."
     which = "one P in each sector" if not stored.batch.proximal else "one P of the grid in each sector"
     lowered = "the objective after the rest of the schedule" if stored.ahead else "the objective after it"
     gaps = (
@@ -176,7 +176,8 @@ def _verdict(stored: Stored) -> Markup:
 
 
 def _share(value: float) -> str:
-    return number(value, 2) if value < 1e-3 else f"{number(100.0 * value, 3)} %"
+    """A bound from above of a part of a whole."""
+    return number(value, 2, "up") if value < 1e-3 else share(value, "up")
 
 
 def _key_numbers(stored: Stored) -> Markup:
@@ -184,13 +185,17 @@ def _key_numbers(stored: Stored) -> Markup:
     better = 1.0 - claim.final / claim.constant if claim.constant > 0.0 else 0.0
     low, high = stored.range
     items = [
-        ("After the layers", number(claim.final), f"training objective; {number(claim.start)} at the start"),
+        (
+            "After the layers",
+            number(claim.final, towards="up"),
+            f"training objective; {number(claim.start)} at the start",
+        ),
         (
             "Best constant step",
-            number(claim.constant),
+            number(claim.constant, towards="down"),
             f"at least, with P = {number(claim.step)} or any other{' of the grid' if stored.batch.proximal else ''}",
         ),
-        ("Lower by", f"{number(100.0 * better, 3)} %", "than the best constant step") if better > 0.0 else None,
+        ("Lower by", share(better, "down"), "than the best constant step") if better > 0.0 else None,
         ("Schedule", number(claim.schedule), "the steps that training started from, the same for all coordinates"),
         ("Largest gap", _share(max(_relative_gaps(stored))), "of a layer, relative to what it lowers"),
         (
@@ -222,8 +227,9 @@ def _layers(stored: Stored) -> Markup:
     for t in shown:
         facts, steps = stored.facts[t], means[t]
         said = "  ".join(f"{P:.2f}" for P in steps[:8]) + ("  …" if len(steps) > 8 else "")
-        values = [numeric(number(value, 6)) for value in (facts.objective, facts.value, facts.lower)]
-        rows.append([Label(count(t + 1), "n"), *values, numeric(number(facts.gap, 2)), Cell(said, "whole")])
+        values = [number(facts.objective, 6, "up"), number(facts.value, 6, "up"), number(facts.lower, 6, "down")]
+        values.append(number(facts.gap, 2, "up"))
+        rows.append([Label(count(t + 1), "n"), *map(numeric, values), Cell(said, "whole")])
     lowered = "#F at the end" if stored.ahead else "#F after it"
     head = ["#layer", "#F", lowered, "#at least", "#gap", "mean P in each sector"]
     return section("Layers", table(head, rows, "Layers, and what is left to the best choice"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from surefoot_check.checker import check
-from surefoot_check.text import counted, visible
+from surefoot_check.text import chance, counted, visible
 
 from .._core.io import make_folder, write_atomic
 from .._core.registry import system_named
@@ -117,11 +117,17 @@ def _row(place: int, entry: Entry, outcome: str, base: Path) -> list[Cell | str]
     holds = Cell(EMPTY) if certificate is None else verdict(certificate.holds, no=certificate.status.value)
     measured = [numeric(EMPTY), numeric(EMPTY), numeric(EMPTY), Cell(EMPTY)]
     if run is not None:
-        guaranteed = count(entry.guaranteed) if run.certified else "none"
+        guaranteed = count(entry.guaranteed) + _sure(entry)
         final = number(entry.gaps[-1], 3) if entry.gaps else EMPTY
         measured = [numeric(guaranteed), numeric(count(run.iterations)), numeric(final), _audit(entry)]
     checked = verdict(outcome == "accept", outcome, outcome) if outcome else Cell(EMPTY)
     return [_name(place, entry, base), holds, *measured, checked]
+
+
+def _sure(entry: Entry) -> str:
+    """With which probability the number of iterations before it is guaranteed, where that is below 1."""
+    probability = 1.0 if entry.run is None else entry.run.probability
+    return f" with probability {chance(probability)}" if entry.guaranteed < math.inf and probability < 1.0 else ""
 
 
 def _name(place: int, entry: Entry, base: Path) -> Cell:
@@ -168,7 +174,7 @@ def _plots(found: Sequence[Entry]) -> list[Markup]:
 def _caption(of_it: Sequence[tuple[int, Entry]]) -> str:
     ends = "; ".join(
         f"{place} {entry.name}: {number(entry.gaps[-1], 3)} after {count(len(entry.gaps) - 1)}"
-        + (f", guaranteed by {count(entry.guaranteed)}" if entry.guaranteed < math.inf else "")
+        + (f", guaranteed by {count(entry.guaranteed)}{_sure(entry)}" if entry.guaranteed < math.inf else "")
         for place, entry in of_it
     )
     meanings = " or ".join(dict.fromkeys(entry.about for _, entry in of_it))

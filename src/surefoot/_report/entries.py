@@ -17,6 +17,7 @@ from .._core.io import RunDirectoryError, read_json
 from .._core.registry import SYSTEMS, system_named
 from .._core.run import RUN_FORMAT, Run, read_certificate
 from .formats import writer_of
+from .wording import flat
 from .write import REPORT, write
 
 CONFIG, SETTINGS = "config.json", "settings.json"
@@ -58,18 +59,12 @@ class Entry:
         elif (self.directory / SETTINGS).exists():
             content = read_json(self.directory / SETTINGS)
             found = content if isinstance(content, dict) else {}
-        return dict(_flat({name: value for name, value in found.items() if name not in MEASURED}))
-
-    @property
-    def tolerance(self) -> float:
-        """The relative gap that the run was to reach; 0 where none is on record."""
-        stored = None if self.run is None else self.run.config.get("tolerance")
-        return float(stored) if isinstance(stored, int | float) and 0.0 < stored < math.inf else 0.0
+        return dict(flat({name: value for name, value in found.items() if name not in MEASURED}))
 
     @property
     def guaranteed(self) -> float:
-        """The iterations that are guaranteed to suffice for that gap."""
-        return math.inf if self.run is None or not self.tolerance else self.run.guaranteed_iterations(self.tolerance)
+        """The iterations that are guaranteed to suffice for the run's target."""
+        return math.inf if self.run is None else self.run.guaranteed_to(self.run.target)
 
     @property
     def gaps(self) -> list[float]:
@@ -92,7 +87,7 @@ class Entry:
     def bound(self, iteration: int) -> float:
         """The guaranteed relative gap at an iteration: by the newest certificate of the run by then; NaN where there is none."""
         assert self.run is not None
-        held = [p for p in self.run.phases if p.certificate.holds and p.iteration <= iteration and self.run.certified]
+        held = [phase for phase in self.run.in_force if phase.iteration <= iteration]
         return held[-1].bound(iteration) / self.run.gaps[0] if held else math.nan
 
     def report(self) -> Path | None:
@@ -169,11 +164,3 @@ def _entry(directory: Path, name: str) -> Entry:
     if writer_of(directory) is not None:
         return Entry(directory, name, note="a certificate of its own kind: its report says what it is about")
     return Entry(directory, name, None, read_certificate(directory / CERTIFICATE), "a certificate; no run")
-
-
-def _flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value

@@ -60,12 +60,7 @@ class Facts:
                 f"the certificate speaks of theorem {run.certificate.theorem!r}, "
                 "which this version does not know; use the version that wrote it"
             )
-        try:
-            relative = float(run.config.get("tolerance", 0.0))
-            absolute = float(run.config.get("absolute_tolerance", 0.0))
-        except (TypeError, ValueError) as error:
-            raise RunDirectoryError(f"config.json has a bad tolerance ({error}); restore it") from error
-        first = run.rows[0]["gap"] if run.rows else gap_of(run.certificate)
+        target = run.target
         audit = run.audit()
         theorems, unevaluated = _theorems(run)
         return cls(
@@ -74,7 +69,7 @@ class Facts:
             lines=audit.lines,
             theorems=theorems,
             unevaluated=unevaluated,
-            target=max(relative * first, absolute, run.resolution),
+            target=target,
             checkpoints=_checkpoints(run.directory),
         )
 
@@ -111,12 +106,12 @@ class Facts:
     @property
     def in_force(self) -> list[Recertification]:
         """The phases of the run whose certificate holds and whose steps the theorem covers."""
-        return [phase for phase in self.run.phases if phase.certificate.holds and self.run.certified]
+        return self.run.in_force
 
     @property
     def guaranteed_iterations(self) -> float:
         """Fewest total iterations to the target by any certificate in force; ``inf`` if none guarantees it."""
-        return min((self.reaches(phase) for phase in self.in_force), default=math.inf)
+        return self.run.guaranteed_to(self.target)
 
     def reaches(self, phase: Recertification) -> float:
         """Iteration of the run at which a certificate's bound reaches the target."""

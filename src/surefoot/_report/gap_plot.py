@@ -119,14 +119,17 @@ def ran(facts: Facts) -> int:
 def description(facts: Facts) -> str:
     """What is to be seen, in words."""
     run = facts.run
-    said = (
-        f"The gap goes from {number(facts.initial_gap)} to {number(facts.final_gap)} in {iterations(run.iterations)}."
+    first, last, target = (
+        number(facts.initial_gap, towards="up"),
+        number(facts.final_gap),
+        number(facts.target, towards="up"),
     )
+    said = f"The gap goes from {first} to {last} in {iterations(run.iterations)}."
     bounds = [
         f" Bound of {promise.label}." if len(promise.phases) == 1 else f" {promise.label.capitalize()}."
         for promise in promises(facts)
     ]
-    return f"{said} The target is {number(facts.target)}.{''.join(bounds) or ' No bound is drawn.'}"
+    return f"{said} The target is {target}.{''.join(bounds) or ' No bound is drawn.'}"
 
 
 def draw(facts: Facts) -> Figure:
@@ -231,11 +234,11 @@ def _levels(axes: Axes, facts: Facts, found: list[Promise], values: list[float])
     met = any(at < math.inf for promise in found for at in promise.reached)
     low, high = min(values), max(values)
     least = facts.target if met else low * min(1e-3, low / high)  # no more room below the run than it takes itself
-    levels = {facts.target: f"target {number(facts.target, 3)}"}
+    levels = {facts.target: f"target {number(facts.target, 3, 'up')}"}
     if facts.target == facts.run.resolution:
-        levels = {facts.target: f"target, at the rounding level {number(facts.target, 3)}"}
+        levels = {facts.target: f"target, at the rounding level {number(facts.target, 3, 'up')}"}
     else:
-        levels[facts.run.resolution] = f"rounding level {number(facts.run.resolution, 3)}"
+        levels[facts.run.resolution] = f"rounding level {number(facts.run.resolution, 3, 'up')}"
     drawn = [at for at in levels if at > 0.0 and at >= least]
     for at in drawn:
         level(axes, at, levels[at])

@@ -40,9 +40,8 @@ def _guaranteed(facts: Facts) -> Markup:
     own = facts.reaches(phase)
     start = gap_of(certificate) if phase.iteration else facts.initial_gap
     if start <= facts.target:
-        sentence = (
-            f"{by} nothing is left to do: the gap {number(start)} is within the target {number(facts.target)} already."
-        )
+        gap, target = number(start, towards="up"), number(facts.target, towards="up")
+        sentence = f"{by} nothing is left to do: the gap {gap} is within the target {target} already."
     else:
         sentence = f"{by} steps of the rule {run.rule} {_promise(facts, phase, start, own)}."
     best = facts.guaranteed_iterations
@@ -62,10 +61,10 @@ def _near(facts: Facts) -> str:
 
 def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> str:
     """What the steps do to the gap, by the kind of the claim."""
-    claim, target = phase.certificate.claim, number(facts.target)
+    claim, target = phase.certificate.claim, number(facts.target, towards="up")
     after = "iterations" if phase.iteration == 0 else "further iterations"
     within = f"within {iterations(own)}" if phase.iteration == 0 else f"by iteration {count(own)}"
-    reached = f"bring the gap from {number(start)} to {target} {within}"
+    reached = f"bring the gap from {number(start, towards='up')} to {target} {within}"
     match claim.kind:
         case Kind.RATE:
             return reached if own < math.inf else f"lower the gap at a rate that does not reach the target {target}"

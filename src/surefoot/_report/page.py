@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from surefoot_check.arrays import digest
 from surefoot_check.text import chance, counted
@@ -41,10 +40,12 @@ from .wording import (
     by_family,
     count,
     fall,
+    flat,
     margin,
     number,
     plain,
     relation,
+    safe_side,
     share,
     sides,
     symbolic,
@@ -128,9 +129,9 @@ def _key_numbers(facts: Facts) -> Markup:
     reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
     reduced = LAST_OF_FAILED.get(run.status, reduced)
     items = [
-        ("Initial gap", number(facts.initial_gap), ""),
+        ("Initial gap", number(facts.initial_gap, towards="up"), ""),
         ("Final gap", number(facts.final_gap), reduced),
-        ("Target", number(facts.target), _target(facts)),
+        ("Target", number(facts.target, towards="up"), _target(facts)),
         ("Iterations run", count(run.iterations), ""),
         ("Guaranteed iterations", *_guaranteed_iterations(facts, claim)),
         _steps_taken(facts),
@@ -168,7 +169,7 @@ def _steps_taken(facts: Facts) -> tuple[str, str, str]:
     run = facts.run
     if facts.words.steps_taken is not None:
         return facts.words.steps_taken(run.rows, run.initial, run.certificate.quantities, number)
-    first = number(run.certificate.step_size) if run.certificate.step_size else "none"
+    first = number(run.certificate.step_size, towards="down") if run.certificate.step_size else "none"
     return "First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"
 
 
@@ -176,7 +177,7 @@ def _target(facts: Facts) -> str:
     if facts.target == facts.run.resolution:
         return "rounding level of float64; the tolerance is below it" if facts.target > 0.0 else "no tolerance set"
     relative = facts.target / facts.initial_gap if facts.initial_gap > 0.0 else math.inf
-    return f"gap to reach: {number(relative, 3)} of the initial one" if relative < math.inf else "gap to reach"
+    return f"gap to reach: {number(relative, 3, 'up')} of the initial one" if relative < math.inf else "gap to reach"
 
 
 def _conditions(facts: Facts, drawings: Mapping[str, str]) -> Markup:
@@ -272,11 +273,11 @@ def _phases(facts: Facts) -> Markup:
             [
                 Label(count(phase.iteration), "n"),
                 verdict(certificate.holds),
-                numeric(number(gap_of(certificate))),
-                numeric(number(certificate.step_size) if certificate.step_size else ""),
+                numeric(number(gap_of(certificate), towards="up")),
+                numeric(_step(certificate)),
                 numeric(fall(certificate.claim)),
-                numeric(count(facts.reaches(phase)) if certificate.schedule else "none"),
-                "yes" if followed and certificate.holds else "no",
+                numeric(count(facts.reaches(phase)) if certificate.holds else "none"),
+                "yes" if followed and phase in facts.in_force else "no",
             ]
         )
     head = [
@@ -299,6 +300,12 @@ def _phases(facts: Facts) -> Markup:
     )
 
 
+def _step(certificate: Certificate) -> str:
+    """The first step that is guaranteed, rounded down; empty where there is none."""
+    step = certificate.step_size if certificate.holds else None
+    return number(step, towards="down") if step else ""
+
+
 def _without_bound(certificate: Certificate) -> str:
     return "no rate" if certificate.claim.kind is Kind.MONOTONE else "none"
 
@@ -314,11 +321,7 @@ def _comparison(facts: Facts) -> Markup:
                     "this run" if certificate is facts.theorems[0] else _why_not(certificate, facts.words),
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
-                *(
-                    []
-                    if facts.stepless
-                    else [numeric(number(certificate.step_size) if certificate.holds and certificate.step_size else "")]
-                ),
+                *([] if facts.stepless else [numeric(_step(certificate))]),
                 numeric(fall(certificate.claim)),
                 numeric(count(bound.iterations) if bound else _without_bound(certificate)),
             ]
@@ -348,14 +351,18 @@ def _quantities(facts: Facts) -> Markup:
     rows = []
     symbols = facts.words.symbols
     single, families = by_family(facts.run.certificate.quantities)
+    towards = safe_side(facts.theorem.id)
     for name, value in single.items():
         symbol, meaning = symbols.get(name, ("", ""))
-        rows.append([Label(code(name)), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
+        rows.append([Label(code(name)), symbol, numeric(number(value, 5, towards(name))), Cell(meaning, "text")])
     for name, values in families.items():
         symbol, meaning = symbols.get(name, ("", ""))
-        total = numeric(f"sum {number(sum(values), 5)}")
+        total = numeric(f"sum {number(sum(values), 5, towards(f'{name}[1]'))}")
         rows.append([Label(code(f"{name}[0] … [{len(values) - 1}]")), symbol, total, Cell(meaning, "text")])
-    note = "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction."
+    note = (
+        "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction, and rounded in it here; what "
+        "follows from them is rounded to nearest."
+    )
     shown = table(["name", "symbol", "#value", "meaning"], rows, "Quantities of the certificate")
     return section(
         "Quantities", paragraph(note, kind="soft"), folded(counted(len(rows), "quantity", "quantities"), shown)
@@ -386,24 +393,15 @@ def _settings(facts: Facts) -> Markup:
     problem = [(f"problem, {name}", value) for name, value in facts.run.certificate.problem.items()]
     entries = [
         *problem,
-        *_flat({k: v for k, v in facts.run.config.items() if k not in ("evaluation", "advice", "reduced")}),
+        *flat({k: v for k, v in facts.run.config.items() if k not in ("evaluation", "advice", "reduced")}),
     ]
     rows = [[Label(name), Cell(plain(value), "text")] for name, value in entries]
     return section("Settings", folded(counted(len(rows), "setting"), table(["setting", "value"], rows, "Settings")))
 
 
-def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as (dotted name, value)."""
-    for name, value in record.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
 def _obeys(facts: Facts) -> str:
     """What obeys the bound."""
-    probability = min(phase.certificate.probability for phase in facts.run.phases)
+    probability = facts.run.probability
     if probability == 1.0:
         return f"{facts.words.method} obeys the bound"
     return f"descent on batches that are drawn so obeys the bound with probability {chance(probability)}"

@@ -31,7 +31,7 @@ def draw(facts: Facts) -> Figure:
     floor = [_floor(facts, t) for t in times]
     known = [step for step in floor if step == step]
     if known:
-        label = f"that the guarantee rests on (the first: {number(known[0])})"
+        label = f"that the guarantee rests on (the first: {number(known[0], towards='down')})"
         steps = axes.step(times, floor, where="post", color=BOUNDS[0], linestyle=DASHES[1], linewidth=1.6)
         labelled(steps, label)
         handles += steps
@@ -51,7 +51,11 @@ def description(facts: Facts) -> str:
         return "No step was taken."
     said = f"{len(taken):,} steps between {number(min(taken))} and {number(max(taken))}, by the rule {facts.run.rule}."
     first = _floor(facts, 0)
-    return said if math.isnan(first) else f"{said} The first step that the guarantee rests on is {number(first)}."
+    return (
+        said
+        if math.isnan(first)
+        else f"{said} The first step that the guarantee rests on is {number(first, towards='down')}."
+    )
 
 
 def _floor(facts: Facts, iteration: int) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from surefoot_check.systems import SYSTEMS
 
 from .._core.certificate import Condition
 from .._core.claims import Claim, Kind
+from .._core.rounding import Towards, of_sides, rounded
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -26,12 +28,6 @@ SCORES: dict[str, tuple[str, str]] = {
     "optimum_test_r2": ("R² of the loss's minimiser", "what training leads to, on the held-out rows"),
 }
 """Name and remark of the scores that the command line stores."""
-
-Towards = Literal["nearest", "up", "down"]
-"""Where a number is rounded to: of what is guaranteed, to the side on which the shown number is guaranteed, too."""
-ROUNDINGS = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
-EXACT = 17
-"""Digits that tell any two floats apart."""
 
 MANY = 1e9
 """Counts above this say no more than that: nobody runs so many iterations."""
@@ -50,17 +46,18 @@ def by_family(quantities: Mapping[str, float]) -> tuple[dict[str, float], dict[s
     return single, families
 
 
+def safe_side(theorem: str) -> Callable[[str], Towards]:
+    """Where a quantity of a theorem is rounded to, by its name: one that is measured to the side on which it may err; others,
+    which follow from those or are chosen, to nearest."""
+    system = SYSTEMS.get(theorem.partition("/")[0])
+    directions = {} if system is None else system.directions
+    sides: dict[str | None, Towards] = {"upper": "up", "lower": "down"}
+    return lambda name: sides.get(directions.get(name), "nearest")
+
+
 def power_of_ten(exponent: int) -> str:
     """10 to an integer power, with superscript digits."""
     return f"10{str(exponent).translate(SUPERSCRIPTS)}"
-
-
-def rounded(value: float, digits: int, towards: Towards = "nearest") -> Decimal:
-    """A finite float other than 0 with so many significant digits; the decimal that names it is taken as its value."""
-    exact = Decimal(repr(value))
-    if len(exact.normalize().as_tuple().digits) <= digits:
-        return exact
-    return exact.quantize(Decimal((0, (1,), exact.adjusted() - digits + 1)), ROUNDINGS[towards])
 
 
 def number(value: float, digits: int = 4, towards: Towards = "nearest") -> str:
@@ -92,16 +89,16 @@ def _without_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def share(value: float) -> str:
+def share(value: float, towards: Towards = "nearest") -> str:
     """A part of a whole, in per cent."""
-    return f"{number(100.0 * value, 3)} %"
+    return f"{number(100.0 * value, 3, towards)} %"
 
 
 def count(value: float) -> str:
     """A number of iterations; ``inf`` reads as none: no number suffices, or none is known."""
     if not value < math.inf:
         return "none"
-    return f"{int(value):,}" if value <= MANY else "more than 10⁹"
+    return f"{math.ceil(value):,}" if value <= MANY else "more than 10⁹"
 
 
 def iterations(value: float) -> str:
@@ -182,30 +179,10 @@ def relation(sign: str) -> str:
 
 
 def both(condition: Condition) -> tuple[str, str]:
-    """Both sides of a hypothesis: of one that holds rounded away from what it needs, with as many digits as the relation, read
-    as it stands, needs to be true; of one that fails so many that it reads as false."""
+    """Both sides of a hypothesis, rounded such that the relation reads as it is."""
     left, right = condition.left, condition.right
-    less = condition.relation.startswith("<")
-    directions: tuple[Towards, Towards] = ("up", "down") if less else ("down", "up")
-    if not condition.holds:
-        directions = ("nearest", "nearest")
-    for digits in range(4, EXACT + 1):
-        shown = [_read(side, digits, towards) for side, towards in zip((left, right), directions, strict=True)]
-        if (
-            math.isnan(left)
-            or math.isnan(right)
-            or _compared(shown[0], condition.relation, shown[1]) == condition.holds
-        ):
-            return number(left, digits, directions[0]), number(right, digits, directions[1])
-    return number(left, EXACT), number(right, EXACT)
-
-
-def _read(side: float, digits: int, towards: Towards) -> Decimal:
-    return rounded(side, digits, towards) if math.isfinite(side) and side != 0.0 else Decimal(repr(side))
-
-
-def _compared(left: Decimal, sign: str, right: Decimal) -> bool:
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
+    digits, *towards = of_sides(left, condition.relation, right, condition.holds)
+    return number(left, digits, towards[0]), number(right, digits, towards[1])
 
 
 def sides(condition: Condition) -> str:
@@ -273,6 +250,15 @@ def in_terminal(name: str, symbols: Mapping[str, tuple[str, str]], encoding: str
     except (UnicodeEncodeError, LookupError):
         return name
     return said
+
+
+def flat(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings one by one, each by its dotted name."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 def plain(value: Any) -> str:

@@ -201,8 +201,8 @@ def _show_problem(screen: Screen, facts: dict[str, Any]) -> None:
     screen.pairs(
         penalty
         | {
-            "smoothness": f"β = {number(facts['smoothness'])} at most",
-            "convexity": f"at least {number(facts['strong_convexity'])}{known}",
+            "smoothness": f"β = {number(facts['smoothness'], towards='up')} at most",
+            "convexity": f"at least {number(facts['strong_convexity'], towards='down')}{known}",
             "network": f"widths {', '.join(map(str, facts['widths']))}; steps from {number(low)}/β to {number(high)}/β",
         }
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from surefoot_check.near_a_fit.exact_fit import ExactFit
 from surefoot_check.statement import Theorem
 
-from ..certificate import evaluate
+from ..evaluation import evaluate
 from ..system import Measured
 
 FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
