@@ -52,7 +52,6 @@ def whole(text: str) -> set[str]:
         "certify two-layer --data {place}/table.csv --width 20",
         "train two-layer --data {place}/table.csv --width 20 --max-iterations 3 --out {out}",
         "train inverse --size 3x4 --count 3 --epochs 2 --out {out}",
-        "check {place}/run",
         "list",
     ],
 )

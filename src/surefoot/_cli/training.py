@@ -156,7 +156,7 @@ def _check_limits(options: Training) -> None:
     """``ValueError`` for a limit that no run can have, before anything is loaded or trained."""
     nonnegative("--tolerance", options.tolerance)
     integer("--max-iterations", options.max_iterations, 0)
-    if options.certify_every:
+    if options.certify_every is not None:
         positive_integer("--certify-every", options.certify_every)
     if options.batch is not None and isinstance(parse_steps(options.steps), str):
         raise ValueError(
@@ -173,7 +173,7 @@ def run_train(options: Training) -> int:
     if plan is not None and plan.untrainable:
         raise ValueError(f"{options.theorem} {plan.untrainable}")
     system = system_named(options.system)
-    if options.certify_every and not isinstance(system, Recordable):
+    if options.certify_every is not None and not isinstance(system, Recordable):
         raise ValueError(system.refusal("certify_every"))
     if not options.resume:
         refuse_used(Path(options.out), resumable=True)
@@ -247,7 +247,7 @@ def _conclude(options: Training, trained: Trained, screen: Screen) -> int:
 
 def _certify_every(options: Training, certificate: Certificate) -> int | None:
     """Never where the theorem speaks of the initial weights alone."""
-    return (options.certify_every or None) if PLANS[certificate.theorem].recertifiable else None
+    return options.certify_every if PLANS[certificate.theorem].recertifiable else None
 
 
 def _rule(options: Training, built: Built, certificate: Certificate) -> StepRule | None:
