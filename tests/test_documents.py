@@ -219,7 +219,7 @@ SHORTER = {
 
 
 def write_files(document: str) -> None:
-    """The reader's files that a document's commands name."""
+    """The reader's files that a document names."""
     if document in ("README.md", "docs/quickstart.md", "docs/howto/deblur.md"):
         rng = np.random.default_rng(0)
         Path("scans").mkdir()
@@ -316,11 +316,11 @@ def one_rank(tmp_path: Path) -> Iterator[None]:
 
 
 def prepared(document: str, settings: dict[str, str]) -> list[str]:
-    """Run the Python blocks, write the files that the commands name, and return the commands, filled in; with other settings."""
+    """Write the files that the document names, run its Python blocks, and return the commands, filled in; with other settings."""
     filled = FILLED.get(document, {})
     assert all(old in "\n".join(blocks(document, "python", "bash", "")) for old in (*filled, *settings))
-    run_python(document, settings)
     write_files(document)
+    run_python(document, settings)
     return [replaced(replaced(line, filled), settings) for line in commands(document)]
 
 
