@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tyro.conf import arg
 
-from .options import Flag, Json, KeepProblem, Quiet, late
+from .._core.late import late
+from .options import Flag, Json, KeepProblem, Quiet
 
 if TYPE_CHECKING:
     from .._core.run import Run

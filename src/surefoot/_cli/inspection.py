@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from .._core.late import late
 from .errors import Exit
-from .options import Flag, Json, late
+from .options import Flag, Json
 
 if TYPE_CHECKING:
     from surefoot_experiments.result import Cell, Experiment

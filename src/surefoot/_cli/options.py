@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import Field, dataclass
-from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -38,12 +37,6 @@ Resume = Annotated[
         help_behavior_hint="",
     ),
 ]
-
-
-def late(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module that is imported now, when it is called: options are read without what a command does, which
-    imports them."""
-    return getattr(import_module(module), name)
 
 
 class Runnable(Protocol):

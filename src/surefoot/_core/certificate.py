@@ -21,8 +21,8 @@ from surefoot_check.statement import SLACK, Inequality, Segment
 from surefoot_check.text import chance, counted
 
 from . import claims, html
-from .above import reports
 from .claims import Claim, Kind
+from .late import late
 from .plans import PLANS
 from .rounding import of_sides, plain
 from .schedule import gap_at, iterations_to
@@ -354,7 +354,7 @@ class Certificate:
             ValueError: a path of another ending.
             OSError: it cannot be written.
         """
-        return reports("figures").of_certificate(self, path)
+        return late("surefoot._report.figures", "of_certificate")(self, path)
 
     @property
     def _head(self) -> str:

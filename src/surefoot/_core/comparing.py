@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .above import reports
 from .io import RunDirectoryError
+from .late import late
 from .run import Run
 from .validate import folder, kind_of
 
@@ -41,7 +41,7 @@ def compare_runs(runs: Sequence[Run | str | Path], path: str | Path) -> Path:
     """
     if isinstance(runs, str | Path | Run) or not isinstance(runs, Iterable):
         raise TypeError(f"runs is {kind_of(runs)}; pass a list of runs or directories: [...]")
-    return reports("comparison").write_comparison([_directory(run) for run in runs], path)
+    return late("surefoot._report.comparison", "write_comparison")([_directory(run) for run in runs], path)
 
 
 def _directory(run: Run | str | Path) -> str | Path:

@@ -15,7 +15,6 @@ from surefoot_check.text import counted
 
 from . import html
 from . import trace as traces
-from .above import reports
 from .audit import Audit, AuditLine, line, merged, under_bound
 from .certificate import Certificate, digests
 from .checkpoints import seal
@@ -29,6 +28,7 @@ from .io import (
     write_json,
     write_tensors,
 )
+from .late import late
 from .recertification import Recertification
 from .registry import SYSTEMS, descendable_named
 from .statistics import Cut
@@ -244,7 +244,7 @@ class Run:
             ValueError: another name, a plot that such a run does not have, or a path of another ending.
             OSError: it cannot be written.
         """
-        return reports("figures").of_run(self, what, path)
+        return late("surefoot._report.figures", "of_run")(self, what, path)
 
     def report(self, directory: str | Path | None = None) -> Path:
         """Write report.html, and its plots, into the run's directory.
@@ -266,7 +266,7 @@ class Run:
             )
         if self.directory is None or path.resolve() != self.directory.resolve():
             self.save(path)
-        return reports("write").write(path)
+        return late("surefoot._report.write", "write")(path)
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""

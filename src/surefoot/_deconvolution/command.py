@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli.options import Flag, Json, Out, Quiet, late, train_exits
+from .._cli.options import Flag, Json, Out, Quiet, train_exits
+from .._core.late import late
 
 
 @train_exits(failed="diverged", kept="a checkpoint of the training")

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from .._cli.options import Flag, Json, Quiet, late
+from .._cli.options import Flag, Json, Quiet
+from .._core.late import late
 
 
 @dataclass(frozen=True, kw_only=True)

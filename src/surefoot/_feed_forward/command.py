@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli.forms import Certifying, Question, Training
-from .._cli.options import Batched, Rows, certify_exits, late, train_exits
+from .._cli.options import Batched, Rows, certify_exits, train_exits
 from .._cli.values import LONGEST
+from .._core.late import late
 
 if TYPE_CHECKING:
     from .._cli.built import Built

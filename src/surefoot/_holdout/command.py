@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from .._cli.options import Json, certify_exits, late
+from .._cli.options import Json, certify_exits
+from .._core.late import late
 from .._step_sizes.command_problems import RandomProblems
 
 

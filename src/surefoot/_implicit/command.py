@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli.forms import Certifying, Question, Training
-from .._cli.options import Source, certify_exits, late, train_exits
+from .._cli.options import Source, certify_exits, train_exits
 from .._cli.values import LONGEST
+from .._core.late import late
 
 if TYPE_CHECKING:
     from .._cli.built import Built

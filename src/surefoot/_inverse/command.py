@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli.options import Flag, Json, Matrices, Out, Quiet, Resume, certify_exits, late, train_exits
+from .._cli.options import Flag, Json, Matrices, Out, Quiet, Resume, certify_exits, train_exits
+from .._core.late import late
 
 
 @dataclass(frozen=True, kw_only=True)

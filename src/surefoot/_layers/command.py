@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli.options import Json, Quiet, late
+from .._cli.options import Json, Quiet
+from .._core.late import late
 from .._step_sizes.command_problems import RandomProblems
 
 

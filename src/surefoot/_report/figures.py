@@ -45,13 +45,13 @@ def of_certificate(certificate: Certificate, path: str | Path | None) -> Figure:
 
 
 def _training(facts: Facts) -> Figure:
-    history = training._history(facts)
+    history = training.history_of(facts)
     if history is None:
         raise ValueError(
             "what is 'training', and this run has none on record; pass one directory to sf.watch(..., directory=) and "
             "then to sf.descend(..., directory=)"
         )
-    return training._figure(history.looks)
+    return training.drawn(history.looks)
 
 
 def _drawn(draw: Callable[[], Figure], path: str | Path | None) -> Figure:

@@ -27,12 +27,12 @@ Item = tuple[str, str, str]
 
 def training(facts: Facts) -> Part | None:
     """The section with its plot, where ``sf.watch`` left its history in the run's directory."""
-    history = _history(facts)
+    history = history_of(facts)
     if history is None:
         return None
     png, svg = rendered(
         "training",
-        lambda: _figure(history.looks),
+        lambda: drawn(history.looks),
         "Loss, margin and movement of the features",
         _sentence(history.certified or history.looks[-1]),
     )
@@ -44,7 +44,7 @@ def shares(moved: Sequence[float]) -> str:
     return ", ".join(number(share, 2) for share in moved) or "none"
 
 
-def _history(facts: Facts) -> History | None:
+def history_of(facts: Facts) -> History | None:
     """What was seen of the training; ``None`` where there is nothing, or it is of another problem."""
     if facts.run.directory is None:
         return None
@@ -92,11 +92,12 @@ def _sentence(seen: Seen) -> str:
     return f"{said}: what was trained is in effect a linear readout of the initial features."
 
 
-def _figure(looks: Sequence[Seen]) -> Figure:
+def drawn(looks: Sequence[Seen]) -> Figure:
+    """Loss, margin and movement of the features, one above the other."""
     from matplotlib.figure import Figure
 
-    drawn = Figure(figsize=(7.4, 7.2), layout="constrained")
-    above, middle, below = drawn.subplots(3, 1)
+    figure = Figure(figsize=(7.4, 7.2), layout="constrained")
+    above, middle, below = figure.subplots(3, 1)
     times = [seen.iteration for seen in looks]
     first = next((seen.iteration for seen in looks if seen.holds), None)
     marker = "o" if len(looks) < 30 else None
@@ -127,7 +128,7 @@ def _figure(looks: Sequence[Seen]) -> Figure:
         _guaranteed_from(axes, first, axes is above)
         iteration_axis(axes, times[-1])
         axes.set_xlabel("step of the training" if axes is below else "")
-    return drawn
+    return figure
 
 
 def _guaranteed_from(axes: Axes, first: int | None, named: bool) -> None:

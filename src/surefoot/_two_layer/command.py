@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli.forms import Certifying, Question, Training
-from .._cli.options import LinearFit, certify_exits, late, train_exits
+from .._cli.options import LinearFit, certify_exits, train_exits
+from .._core.late import late
 
 if TYPE_CHECKING:
     from .._cli.built import Built
