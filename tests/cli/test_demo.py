@@ -40,7 +40,7 @@ def of_stops(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def set_to(*stops: Stop) -> None:
         monkeypatch.setattr(demo, "stops", lambda: list(stops))
-        monkeypatch.setattr(demo, "write_comparison", lambda directories, page, checks: page)
+        monkeypatch.setattr(demo, "write_comparison", lambda directories, page, checks, introduction: page)
 
     return set_to
 

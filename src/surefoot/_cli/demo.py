@@ -15,13 +15,18 @@ from typing import Any
 from .._core.io import RunDirectoryError, refuse_used, unused
 from .._core.registry import SYSTEMS
 from .._core.validate import unknown
-from .._report.comparison import INDEX, write_comparison
+from .._report.comparison import INDEX, Introduction, Note, write_comparison
 from .errors import Exit
 from .inspection import Demo
 from .screen import Screen, print_json
 from .tour import NOTHING, Stop, Visit
 
 DEFAULT = "surefoot-demo"
+TITLE = "surefoot: a tour of the systems"
+ABOUT = (
+    "Gradient descent with a certificate, on data that the package brings. At each stop it is said before anything runs what a "
+    "theorem guarantees; then it runs, and what happened stands beside it. The titles lead to the reports."
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,22 @@ class Seen:
             **visit.record,
         }
 
+    @property
+    def lines(self) -> dict[str, str]:
+        """What was guaranteed and what came out, by name, for screen and page."""
+        visit = self.visit
+        return {
+            "guaranteed": visit.guaranteed,
+            "happened": visit.happened,
+            "audit, check": f"{visit.audit}, {visit.check}",
+        }
+
+    @property
+    def note(self) -> Note:
+        """What the page says of it."""
+        lines = {name.capitalize(): said for name, said in self.lines.items()}
+        return Note(f"{self.stop.name}: {self.stop.title}", self.stop.why, lines, self.visit.command)
+
 
 def stops() -> list[Stop]:
     """The tour: what the systems offer, in their order, but first what is to be first."""
@@ -64,6 +85,8 @@ def run_demo(options: Demo) -> int:
         screen.say(f"{DEFAULT} is there already, so this goes to {directory}.")
     begun, seen, code = time.monotonic(), [], Exit.YES
     screen.say("Gradient descent with a certificate, on data that the package brings.", style="bold")
+    if not options.stops:
+        screen.say("All stops together take one to two minutes.")
     for place, stop in enumerate(chosen, 1):
         try:
             seen.append(_seen(screen, stop, f"{place}/{len(chosen)}", directory, whole=place == 1))
@@ -74,7 +97,8 @@ def run_demo(options: Demo) -> int:
     if seen:
         places = [directory / it.stop.name for it in seen]
         known = {place: it.visit.check for place, it in zip(places, seen, strict=True) if it.visit.check != NOTHING}
-        page = write_comparison(places, directory / INDEX, known)
+        notes = {place: it.note for place, it in zip(places, seen, strict=True)}
+        page = write_comparison(places, directory / INDEX, known, Introduction(TITLE, ABOUT, "The stops", notes))
         _conclude(screen, seen, directory, page, time.monotonic() - begun)
     passed = code is Exit.YES and all(it.visit.passed for it in seen)
     if options.json:
@@ -120,11 +144,10 @@ def _seen(screen: Screen, stop: Stop, where: str, directory: Path, whole: bool) 
     screen.heading(stop.title, f"{stop.name}, {where}")
     screen.say(f"  {stop.why}")
     visit = stop.visit(directory / stop.name, screen if whole else Screen(silent=True))
-    lines = {"guaranteed": visit.guaranteed, "happened": visit.happened}
-    lines["audit, check"] = f"{visit.audit}, {visit.check}"
-    screen.pairs(lines)
+    seen = Seen(stop, visit, time.monotonic() - begun)
+    screen.pairs(seen.lines)
     screen.command(visit.command)
-    return Seen(stop, visit, time.monotonic() - begun)
+    return seen
 
 
 def _conclude(screen: Screen, seen: Sequence[Seen], directory: Path, page: Path, seconds: float) -> None:
@@ -135,6 +158,8 @@ def _conclude(screen: Screen, seen: Sequence[Seen], directory: Path, page: Path,
         for it in seen
     ]
     screen.table(("stop", "guaranteed", "happened", "audit", "check", "seconds"), rows, numeric=(5,))
+    if any(NOTHING in (it.visit.audit, it.visit.check) for it in seen):
+        screen.say(f"  {NOTHING}: under audit no recorded run to audit, under check nothing to check")
     following: dict[str, str] = {}
     if seen[0].stop.first:
         first = shlex.quote(str(directory / seen[0].stop.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -12,12 +13,28 @@ from urllib.parse import quote
 from surefoot_check.checker import check
 from surefoot_check.text import chance, counted, visible
 
+from .._core.claims import Kind
 from .._core.io import make_folder, write_atomic
 from .._core.registry import system_named
 from .canvas import BOUNDS, DASHES, FAINT, LATER, LOWEST, RUN, logarithmic, rendered
 from .document import document, foot
 from .entries import Entry, entries
-from .markup import Cell, Label, Markup, code, figure, folded, numeric, paragraph, section, table, text, verdict
+from .markup import (
+    Cell,
+    Label,
+    Markup,
+    code,
+    command,
+    figure,
+    folded,
+    named,
+    numeric,
+    paragraph,
+    section,
+    table,
+    text,
+    verdict,
+)
 from .wording import count, number, plain
 
 if TYPE_CHECKING:
@@ -37,8 +54,45 @@ FAR = 12.0
 EMPTY = "–"
 
 
+@dataclass(frozen=True)
+class Note:
+    """What is said of one directory, before the table.
+
+    Attributes:
+        title: its heading.
+        why: a sentence on its purpose.
+        lines: what there is to say of it, by name; text or markup.
+        command: what does the same again, for a terminal.
+    """
+
+    title: str
+    why: str
+    lines: Mapping[str, str]
+    command: str
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a page begins with.
+
+    Attributes:
+        title: of the page.
+        text: what one sees.
+        heading: of the notes.
+        notes: by directory; in their order.
+    """
+
+    title: str
+    text: str
+    heading: str
+    notes: Mapping[Path, Note] = field(default_factory=dict)
+
+
 def write_comparison(
-    directories: Sequence[str | Path], page: str | Path, checks: Mapping[Path, str] | None = None
+    directories: Sequence[str | Path],
+    page: str | Path,
+    checks: Mapping[Path, str] | None = None,
+    introduction: Introduction | None = None,
 ) -> Path:
     """Write one page over the runs in these directories and below them.
 
@@ -49,6 +103,7 @@ def write_comparison(
         page: the file to write; its directory is made.
         checks: outcomes of the independent check, by directory, where they are known; others are checked, each for at most 20
             seconds.
+        introduction: the title and what comes before the table; otherwise the title counts the runs.
 
     Returns:
         The path of the page.
@@ -64,12 +119,14 @@ def write_comparison(
     known = {directory.resolve(): outcome for directory, outcome in (checks or {}).items()}
     outcomes = [known.get(_asked(entry).resolve()) or _outcome(entry) for entry in found]
     parts = [
+        *(_introduced(introduction, found, path.parent) if introduction is not None else ()),
         paragraph(_counted(found)),
         _overview(found, outcomes, path.parent),
         *_plots(found),
         _differences(found),
     ]
     title = f"Comparison of {counted(sum(entry.run is not None for entry in found), 'run')}"
+    title = title if introduction is None else introduction.title
     said = Markup(f"The check was run when this page was written; {code('surefoot check DIR')} repeats it.")
     below = foot(__version__, said)
     write_atomic(path, document(title, parts, below).encode())
@@ -89,15 +146,28 @@ def _outcome(entry: Entry) -> str:
     return check(entry.directory, seconds=TIME, systems=() if named is None else (named,)).outcome.value
 
 
+def _introduced(introduction: Introduction, found: Sequence[Entry], base: Path) -> list[Markup]:
+    """What one sees, and each note; its heading leads to the report, where there is one."""
+    reports = {_asked(entry).resolve(): entry.report() for entry in found}
+    parts = []
+    for directory, note in introduction.notes.items():
+        heading = _linked(text(note.title), reports.get(directory.resolve()), base)
+        lines = [named(name, said) for name, said in note.lines.items()]
+        parts += [Markup(f"<h3>{heading}</h3>"), paragraph(note.why), *lines, command(note.command)]
+    return [paragraph(introduction.text), *([section(introduction.heading, *parts)] if parts else [])]
+
+
 def _counted(found: Sequence[Entry]) -> str:
-    certified = sum(entry.run is not None and entry.run.certified for entry in found)
-    runs = sum(entry.run is not None for entry in found)
-    others = (
-        f"; beside them {counted(len(found) - runs, 'directory', 'directories')} without one"
-        if runs < len(found)
-        else ""
-    )
-    return f"{counted(runs, 'run')}, {certified} of them with a guarantee{others}."
+    """How many have a run, who has a certificate alone, and who has neither."""
+    runs = [entry for entry in found if entry.run is not None]
+    certified = sum(entry.run is not None and entry.run.certified for entry in runs)
+    others = [entry for entry in found if entry.run is None]
+    alone = [entry.name for entry in others if entry.certificate is not None or entry.report() is not None]
+    neither = [entry.name for entry in others if entry.name not in alone]
+    said = [f"{counted(len(runs), 'run')}, {certified} of them with a guarantee"] if runs else []
+    said += [f"{counted(len(alone), 'certificate')} without a run ({', '.join(alone)})"] if alone else []
+    said += [f"{len(neither)} with neither run nor certificate ({', '.join(neither)})"] if neither else []
+    return f"{'; '.join(said)}."
 
 
 def _overview(found: Sequence[Entry], outcomes: Sequence[str], base: Path) -> Markup:
@@ -117,11 +187,20 @@ def _row(place: int, entry: Entry, outcome: str, base: Path) -> list[Cell | str]
     holds = Cell(EMPTY) if certificate is None else verdict(certificate.holds, no=certificate.status.value)
     measured = [numeric(EMPTY), numeric(EMPTY), numeric(EMPTY), Cell(EMPTY)]
     if run is not None:
-        guaranteed = count(entry.guaranteed) + _sure(entry)
+        guaranteed = _guaranteed(entry)
         final = number(entry.gaps[-1], 3) if entry.gaps else EMPTY
         measured = [numeric(guaranteed), numeric(count(run.iterations)), numeric(final), _audit(entry)]
     checked = verdict(outcome == "accept", outcome, outcome) if outcome else Cell(EMPTY)
     return [_name(place, entry, base), holds, *measured, checked]
+
+
+def _guaranteed(entry: Entry) -> str:
+    """The number of iterations; of a certified run without one, what is guaranteed in its place."""
+    assert entry.run is not None
+    if entry.guaranteed < math.inf or not entry.run.certified:
+        return count(entry.guaranteed) + _sure(entry)
+    kind = entry.run.in_force[0].certificate.claim.kind
+    return "no number; the gap never rises" if kind is Kind.MONOTONE else "no number: the target is not reached"
 
 
 def _sure(entry: Entry) -> str:
@@ -133,13 +212,18 @@ def _sure(entry: Entry) -> str:
 def _name(place: int, entry: Entry, base: Path) -> Cell:
     """Number and name, which is the link to the report where there is one; below them theorem or system, and what there is in
     place of a run."""
-    report, name = entry.report(), text(entry.name)
-    if report is not None:
-        target = quote(Path(os.path.relpath(report.resolve(), base.resolve())).as_posix())
-        name = Markup(f'<a href="{text(target)}">{name}</a>')
+    name = _linked(text(entry.name), entry.report(), base)
     about = code(entry.certificate.theorem if entry.certificate is not None else entry.system)
     note = f"<br>{text(entry.note)}" if entry.note else ""
     return Label(Markup(f"<b>{place}</b>&nbsp; {name}<br><small>{about}{note}</small>"), "text")
+
+
+def _linked(name: Markup, report: Path | None, base: Path) -> Markup:
+    """A name as the link to a report, where there is one; relative to the page's directory."""
+    if report is None:
+        return name
+    target = quote(Path(os.path.relpath(report.resolve(), base.resolve())).as_posix())
+    return Markup(f'<a href="{text(target)}">{name}</a>')
 
 
 def _audit(entry: Entry) -> Cell:
