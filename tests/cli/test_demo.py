@@ -148,7 +148,7 @@ def test_demo_never_overwrites(run, of_stops, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "used" / "mine.txt").write_text("keep")
     outcome = run("demo", "--out", tmp_path / "used")
     assert outcome.code == 2
-    assert "choose another (directory=, --out), or delete it first" in outcome.err
+    assert "choose another (--out), or delete it first" in outcome.err
     monkeypatch.chdir(tmp_path)
     assert demo.directory_for(None) == Path("surefoot-demo")
     assert demo.directory_for(None) == Path("surefoot-demo")  # it is empty

@@ -190,4 +190,4 @@ def test_the_directory_of_a_run_names_its_network(run, network: Path, tmp_path: 
 
 def test_a_directory_in_use_is_refused(run, certified: Path) -> None:
     outcome = run("certify", "holdout", "--solver", "FISTA", *SMALL, "--out", certified)
-    assert outcome.code == 2 and "choose another (directory=, --out)" in outcome.err
+    assert outcome.code == 2 and "choose another (--out)" in outcome.err

@@ -42,7 +42,7 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "best constant step" in shown and "LayeredSteps (learned)" in shown and f"surefoot check {out}" in shown
     assert main(["train", "layers", *SMALL, "--out", out]) == 2
-    assert "choose another (directory=, --out)" in capsys.readouterr().err
+    assert "choose another (--out)" in capsys.readouterr().err
     assert main(["train", "layers", *SMALL, "--out", f"{out} 2", "--quiet"]) == 0
     assert "training finished" in capsys.readouterr().out
 

@@ -267,7 +267,7 @@ def test_weights_have_their_own_range(run, trained: Path) -> None:
 def test_directories(run, trained: Path, tmp_path: Path) -> None:
     outcome = run("train", SYSTEM, *SHORT, "--out", trained)
     assert outcome.code == 2
-    assert "choose another (directory=, --out)" in outcome.err
+    assert "choose another (--out)" in outcome.err
     outcome = run("train", SYSTEM, "--resume", "--out", tmp_path / "absent")
     assert outcome.code == 2
     assert "there is no run to resume" in outcome.err

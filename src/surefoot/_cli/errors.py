@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from .._core.advice import in_options
+
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -50,5 +52,5 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
-        text = str(error) or type(error).__name__
+        text = in_options(str(error)) or type(error).__name__
     return visible(" ".join(text.split()), limit=10_000)

@@ -12,6 +12,7 @@ from typing import Any
 
 from surefoot_check.text import chance, visible
 
+from .._core.advice import in_options
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.claims import VACUOUS, Kind
@@ -108,11 +109,12 @@ class Screen:
         if certificate.holds:
             self.pairs(_guaranteed(certificate))
         if certificate.practical is False:
-            self.say(f"  {VACUOUS}: {certificate.advice}" if certificate.advice else f"  {VACUOUS}", style="yellow")
+            why = in_options(certificate.advice, system_named(certificate.system).words.advised)
+            self.say(f"  {VACUOUS}: {why}" if why else f"  {VACUOUS}", style="yellow")
         if certificate.cut is not None:
             self.say(f"  reduced: {certificate.cut.text}", style="yellow" if certificate.cut.below else "")
         if certificate.suggestion:
-            self.say(f"  suggestion: {advice or certificate.suggestion}", style="yellow")
+            self.say(f"  suggestion: {advice or suggested(certificate)}", style="yellow")
 
     def quantities(self, certificate: Certificate) -> None:
         """The theorem's quantities; families of one name in a line."""
@@ -228,6 +230,11 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
         radius = number(certificate.radius, towards="up")
         items["nearby"] = f"{words.points[certificate.theorem]} lies within {radius} of these weights"
     return items
+
+
+def suggested(certificate: Certificate) -> str:
+    """What would make the theorem hold, in terms of options."""
+    return in_options(certificate.suggestion, system_named(certificate.system).words.advised)
 
 
 def _reader_left() -> None:

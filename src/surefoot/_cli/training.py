@@ -28,7 +28,7 @@ from .errors import Exit, NoCertificate, message_of
 from .forms import Certifying, Training
 from .options import TrainOptions
 from .plugins import program
-from .screen import Screen, audit_record, certificate_record, count, print_json
+from .screen import Screen, audit_record, certificate_record, count, print_json, suggested
 
 LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")
 FREE_ON_RESUME = {"out", "resume", "keep_problem", "device", "require_certificate", "quiet", "json", *LIMITS}
@@ -189,7 +189,7 @@ def run_train(options: Training) -> int:
     missing = _missing_guarantee(certificate, "" if rule is None else rule.name, covered)
     if missing:
         if options.require_certificate:
-            advice = _advice(built, certificate) or certificate.suggestion
+            advice = _advice(built, certificate) or suggested(certificate)
             hint = f" ({advice})" if advice and not certificate.holds else ""
             print(f"surefoot: not trained: {missing}{hint}", file=sys.stderr)
             if options.json:

@@ -39,6 +39,7 @@ class Words:
         points: by theorems that say how far from the weights the point lies that descent reaches: what it is.
         instead: for what the system cannot do ("certify", "descend", "trace", "certify_every"): why, and what to do; see
             ``System.refusal``.
+        advised: patterns of what its advice says of Python alone, and what that is at the command line.
         targets: relative gaps for which guaranteed iterations are shown.
         iterations: what an iteration is.
         initial: the gap that those are relative to.
@@ -64,6 +65,7 @@ class Words:
     networks: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
+    advised: Mapping[str, str] = field(default_factory=dict)
     targets: tuple[float, ...] = (1e-2, 1e-6, 1e-10)
     iterations: str = "iterations"
     initial: str = "the initial gap"

@@ -8,6 +8,15 @@ from .._core.near_a_fit.words import SYMBOLS
 from .._core.words import Words
 
 WORDS = Words(
+    advised={
+        r"sf\.nn\.ImplicitReLU\.certifiable\(X, y, width\) chooses their scale, gamma and the step": (
+            r"without --gamma and --weights their scale, gamma and the step are chosen"
+        ),
+        r"use a smaller gamma, such as ([0-9.e+-]+)": r"use --gamma \1 or less",
+        r"draw (?:A|W)\b[^;]*?, such as torch\.randn\((?:d|m), m\)(?: / m\*\*0\.5| / \(2 \* m\*\*0\.5\))": (
+            r"draw them anew, by another --seed or --gamma"
+        ),
+    },
     symbols={
         **SYMBOLS,
         "initial_gap": ("½‖r₀‖²", "loss at these weights"),

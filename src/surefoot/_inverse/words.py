@@ -5,6 +5,11 @@ from __future__ import annotations
 from .._core.words import Words
 
 WORDS = Words(
+    advised={
+        r"LearnedInverse\.chebyshev\((\d+), (\d+), \(([^ ]+), ([^ ]+)\)\)": (
+            r"--coefficients chebyshev --layers \1 --degree \2 --interval \3,\4"
+        ),
+    },
     gap="largest ‖AA⁺ − AX‖ of all matrices of the interval",
     title="Distance to the inverse (gap)",
     method="the exact network, layer by layer,",

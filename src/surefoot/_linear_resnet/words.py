@@ -6,6 +6,14 @@ from .._core.minibatch_words import SYMBOLS as OF_BATCHES
 from .._core.words import Words
 
 WORDS = Words(
+    advised={
+        r"the modified identity with a sufficient alpha": r"--transform modified-identity --alpha sufficient",
+        r"the modified identity with a larger alpha": r"--transform modified-identity with a larger --alpha",
+        r"a larger delta": r"a larger --delta",
+        r"a larger batch": r"a larger --batch",
+        r"train first, with sf.descend, and certify there": r"train first, without --batch",
+        r"project the targets onto what X can fit, Y = X @ torch\.linalg\.lstsq\(X, Y\)\.solution": r"use --project",
+    },
     symbols={
         "initial_gap": ("gap₀", "loss minus optimal value at the initial weights"),
         "pl_constant": (

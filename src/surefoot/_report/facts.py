@@ -8,6 +8,7 @@ from pathlib import Path
 
 from surefoot_check.statement import Theorem
 
+from .._core.advice import in_options
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus
 from .._core.io import RunDirectoryError
@@ -138,7 +139,16 @@ class Facts:
 
     @property
     def why_not(self) -> tuple[str, str]:
-        """Where nothing is guaranteed: the reason, and what would help."""
+        """Where nothing is guaranteed: the reason, and what would help, in the terms in which the run was started."""
+        reason, helps = self._why_not
+        return reason, self.advised(helps)
+
+    def advised(self, text: str) -> str:
+        """Advice, in terms of options where the command line started the run."""
+        return in_options(text, self.words.advised) if "options" in self.run.config else text
+
+    @property
+    def _why_not(self) -> tuple[str, str]:
         run, certificate = self.run, self.run.certificate
         failed = [condition for condition in certificate.conditions if not condition.holds]
         if certificate.status is CertificateStatus.REFUTED:
@@ -149,12 +159,12 @@ class Facts:
         if not certificate.claim.of_iterations:
             return (
                 f"the theorem {certificate.theorem} speaks of the gradient flow, of which the steps of a run are no part",
-                "certify by a theorem about iterations: leave out --theorem, or in Python pass theorem=None, for the default one",
+                "certify by a theorem about iterations: pass theorem=None, for the default one",
             )
         return (
             f"every hypothesis of {certificate.theorem} holds, but the steps were chosen by the rule "
             f"{run.rule!r}, of which the theorem does not speak",
-            f"use the step rule {certificate.rule!r}: leave out --steps, or in Python pass steps=None",
+            f"use the step rule {certificate.rule!r}: pass steps=None",
         )
 
 

@@ -88,7 +88,7 @@ def _use(facts: Facts, best: float) -> Markup:
     advice = facts.run.certificate.advice
     if best <= PRACTICAL or not facts.in_force[0].certificate.claim.converges:
         return Markup("")
-    why = [Markup("<b>Why, and what would help:</b>"), advice] if advice else []
+    why = [Markup("<b>Why, and what would help:</b>"), facts.advised(advice)] if advice else []
     return paragraph("The bound is true and, at this target, of no practical use.", *why)
 
 

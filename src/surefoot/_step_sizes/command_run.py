@@ -14,7 +14,7 @@ from typing import Any
 
 from .._cli import learned, training
 from .._cli.errors import Exit, message_of
-from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
+from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json, suggested
 from .._cli.values import at_least_one
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
@@ -65,7 +65,7 @@ def run_train(options: Train, held: ExitStack) -> int:
         failed = "; ".join(str(c) for c in certificate.conditions if not c.holds)
         missing = f"{certificate.theorem} gives no guarantee: {failed}"
         if options.require_certificate:
-            reason = f"{missing} ({_advice(certificate, net) or certificate.suggestion})"
+            reason = f"{missing} ({_advice(certificate, net) or suggested(certificate)})"
             record = {"problem": facts, "certificate": certificate_record(certificate), "result": None}
             return learned.not_trained(options, reason, record)
         screen.heading("Uncertified", missing)

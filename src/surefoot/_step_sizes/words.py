@@ -23,6 +23,11 @@ def _steps_taken(
 
 
 WORDS = Words(
+    advised={
+        r"build it with a range up to 2": r"use --range 0,2",
+        r"a range (inside \(0, 2\)), such as \(([0-9.]+), ([0-9.]+)\)": r"a --range \1, such as \2,\3",
+        r"a range (with a smaller upper end), such as \(0, 1\.95\)": r"a --range \1, such as 0,1.95",
+    },
     symbols={
         "initial_gap": ("Σ (F_p(x₀) − F_p*)", "objective minus optimal value at the start, summed over the problems"),
         "range_low": ("lo", "least relative step P that the network can propose"),

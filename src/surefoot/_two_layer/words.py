@@ -5,6 +5,13 @@ from __future__ import annotations
 from .._core.words import Words
 
 WORDS = Words(
+    advised={
+        r"start from sf\.nn\.TwoLayerLinear\.certifiable\(loss, seed=0\)": r"use --start certifiable",
+        r"train it as torch\.nn\.Sequential with weight decay and certify it by feed-forward/minimum": (
+            r"take `surefoot train feed-forward --loss mse`"
+        ),
+        r"draw W1 and W2 independently \(Gaussian\)": r"use --start gaussian",
+    },
     symbols={
         "smoothness": ("K", "smoothness of the loss: its gradient changes at most K times as much as its argument"),
         "strong_convexity": ("μ", "strong convexity of the loss (or its Polyak-Łojasiewicz constant)"),
