@@ -15,7 +15,7 @@ from io import TextIOWrapper
 from threading import Timer
 from typing import TextIO, cast
 
-from ._cli.commands import chosen
+from ._cli.commands import asked_for, chosen
 from ._cli.errors import Exit, UsageError, message_of
 from ._cli.options import Runnable, TrainOptions
 from ._cli.plugins import program, with_systems
@@ -92,7 +92,7 @@ def _program(arguments: Sequence[str]) -> int:
     command = _parse(tail)
     if isinstance(command, str):
         print(command)
-        return int(Exit.YES)
+        return int(Exit.USAGE if asked_for(tail) is None else Exit.YES)
     return int(_run(command, tail))
 
 
@@ -146,7 +146,8 @@ def _show_warning(
 def _complain(text: str) -> None:
     rank = os.environ.get("RANK", "0")
     who = "surefoot" if rank == "0" else f"surefoot (rank {rank})"
-    print(f"{who}: {text}", file=sys.stderr)
+    if sys.stderr is not None:  # else print would take standard output
+        print(f"{who}: {text}", file=sys.stderr)
 
 
 def _failed(error: Exception, text: str, code: Exit = Exit.USAGE) -> int:

@@ -150,7 +150,7 @@ def test_a_table_of_ones_own(run, tmp_path: Path) -> None:
     path.write_text("\n".join(["price;area;town;age", *lines]))
     command = ["certify", "two-layer", "--data", path, "--target", "price", "--decimal", ",", "--separator", ";"]
     refused = run(*command, "--missing", "mean")
-    assert refused.code == 2 and "line 2, column 3 ('town'): 'Ulm' is not a number; categories='one-hot'" in refused.err
+    assert refused.code == 2 and "line 2, column 3 ('town'): 'Ulm' is not a number; --categories one-hot" in refused.err
     command += ["--missing", "mean", "--categories", "one-hot"]
     outcome = run(*command, "--json")
     assert outcome.code == 0 and outcome.json["problem"]["columns"] == 4

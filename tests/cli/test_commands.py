@@ -94,10 +94,8 @@ def test_help_of_every_command(run, arguments: list[str], options: list[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "surefoot needs a command: demo, certify, train"),
         (["--json"], "surefoot needs a command before '--json'"),
         (["certfy"], "unknown command 'certfy'; did you mean 'certify'? known: demo, certify, train"),
-        (["certify"], "surefoot certify needs a name: two-layer, linear-resnet"),
         (["certify", "two-layre"], "unknown name 'two-layre' after surefoot certify; did you mean 'two-layer'? known"),
         (["certify", "svd"], "no theorem speaks of the learned SVD"),
         (["certify", "layers"], "there is no surefoot certify layers; there is surefoot train layers"),

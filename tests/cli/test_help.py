@@ -71,3 +71,24 @@ def test_an_empty_value_is_refused(run, arguments: list[str], what: str) -> None
     outcome = run(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == f"surefoot: error: {what} is empty; give a value, or leave it out\n"
+
+
+@pytest.mark.parametrize("start", [[], ["certify"], ["train"]])
+def test_without_a_command_the_help_text_is_printed_and_the_usage_is_bad(run, start: list[str]) -> None:
+    alone, asked = run(*start), run(*start, "--help")
+    assert (alone.code, asked.code) == (2, 0)
+    assert alone.out == asked.out and alone.err == ""
+
+
+@pytest.mark.parametrize("columns", ["1", "0", "x", "-3"])
+def test_widths_that_no_terminal_has(run, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for name in ([], ["train"], ["check"]):
+        text = run(*name, "--help").out
+        assert "surefoot" in text and not re.search(r"^\w$", text, re.MULTILINE)
+
+
+def test_without_standard_error_nothing_is_said_on_standard_output(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    outcome = run("nope")
+    assert (outcome.code, outcome.out) == (2, "")

@@ -80,7 +80,7 @@ def test_theorem_of_the_paper(run, table: Path) -> None:
 def test_width_below_the_outputs_fails_with_a_suggestion(run, table: Path) -> None:
     outcome = run("certify", SYSTEM, "--data", table, "--transform", "gaussian", "--width", "3")
     assert outcome.code == 1
-    assert "suggestion: width 3 is below max(inputs, outputs): use a width of at least 5" in outcome.out
+    assert "suggestion: width 3 is below max(inputs, outputs): use --width 5 or more" in outcome.out
 
 
 @pytest.mark.parametrize(

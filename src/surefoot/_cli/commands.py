@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from .. import __version__
 from .._core.suggesting import did_you_mean
 from ..commands import COMMANDS, Command
 from .errors import UsageError
+from .help import columns
 from .options import Runnable
 
 HELP = ("-h", "--help")
@@ -26,7 +26,6 @@ NOTES = (
 )
 LEFT = 16
 """Columns of the names."""
-WIDEST = 100
 
 
 def commands() -> dict[str, Command]:
@@ -58,10 +57,11 @@ def options_of(command: Command) -> type[Runnable]:
 
 
 def chosen(arguments: Sequence[str]) -> tuple[str, type[Runnable], list[str]] | str:
-    """The name of the command, the class of its options and what is left for these; or a text, where that is asked for.
+    """The name of the command, the class of its options and what is left for these; or a text, where that is asked for, or
+    where the command line ends before there is a command.
 
     Raises:
-        UsageError: no command, or an unknown one.
+        UsageError: an unknown command, or an option before it.
     """
     known = commands()
     words = [*arguments]
@@ -69,19 +69,23 @@ def chosen(arguments: Sequence[str]) -> tuple[str, type[Runnable], list[str]] | 
     while True:
         names = [each[len(name) :].split()[0] for each in known if each.startswith(name)]
         word = words.pop(0) if words else None
-        if word in HELP:
+        if word is None or word in HELP:
             return _text(name, known)
         if word == "--version" and not name:
             return f"surefoot {__version__}"
-        if word is None or word.startswith("-"):
-            at = "" if word is None else f" before {word!r}"
-            raise UsageError(f"{prefix} needs a {_kind(name)}{at}: {', '.join(dict.fromkeys(names))}")
+        if word.startswith("-"):
+            raise UsageError(f"{prefix} needs a {_kind(name)} before {word!r}: {', '.join(dict.fromkeys(names))}")
         if f"{name}{word}" not in known:
             raise UsageError(_unknown(name, word, names))
         name, prefix = f"{name}{word}", f"{prefix} {word}"
         if known[name].options:
             return name, options_of(known[name]), words
         name += " "
+
+
+def asked_for(arguments: Sequence[str]) -> str | None:
+    """The option that asks for a text; ``None`` without one."""
+    return next((word for word in arguments if word in (*HELP, "--version")), None)
 
 
 def summary(described: type) -> str:
@@ -119,7 +123,7 @@ def _unknown(name: str, word: str, names: Sequence[str]) -> str:
 
 def _text(name: str, known: Mapping[str, Command]) -> str:
     """The help text of the program, or of a command that takes another name."""
-    width = min(WIDEST, shutil.get_terminal_size().columns)
+    width = columns()
     if name:
         about, notes = known[name.strip()].summary, (f"surefoot {name}NAME --help lists the options of one.",)
         usage, names = f"usage: surefoot {name}NAME [OPTIONS]", [each for each in known if each.startswith(name)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from .described import Option, options_of
 
-WIDEST = 100
+WIDEST, LEAST = 100, 24
 LEFT = 24
 """Columns of the options where the text stands beside them."""
 NARROW = 64
@@ -46,7 +46,7 @@ HELP = Option("-h, --help", "", (), False, False, "Print this text.", "")
 
 
 def text_of(kind: type, program: str) -> str:
-    """The help text of a command as wide as the terminal, at most ``WIDEST`` columns."""
+    """The help text of a command as wide as the terminal, at most ``WIDEST`` columns and at least ``LEAST``."""
     width = columns()
     options = options_of(kind)
     lines = [*_usage(options, program, width)]
@@ -61,7 +61,7 @@ def text_of(kind: type, program: str) -> str:
 
 def columns() -> int:
     """Of help texts."""
-    return max(1, min(WIDEST, shutil.get_terminal_size().columns))
+    return max(LEAST, min(WIDEST, shutil.get_terminal_size().columns))
 
 
 def wrapped(text: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
