@@ -102,6 +102,17 @@ def test_anything_else_is_a_feed_forward_network() -> None:
     assert sf.certify(linear(), objective).theorem == "feed-forward/minimum"
 
 
+def test_float32_weights_that_are_not_certified_are_told_of_double() -> None:
+    narrow = linear().float()
+    certificate = sf.certify(narrow, LOSS)
+    assert not certificate.holds and "call .double() on the network" in certificate.suggestion
+    assert "wider" not in certificate.suggestion
+    assert sf.certify(narrow.double(), LOSS).theorem == "two-layer/drift"
+    curved = sequential(nn.Linear(3, 9), nn.Tanh(), nn.Linear(9, 2))
+    assert ".double()" not in sf.certify(curved, LOSS).suggestion
+    assert "call .double() on the network" in sf.certify(curved.float(), LOSS).suggestion
+
+
 def test_errors_name_the_modules() -> None:
     broken = linear()
     with torch.no_grad():

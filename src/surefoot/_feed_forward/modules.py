@@ -388,11 +388,16 @@ def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, nn.Parame
     }
 
 
+def in_float32(layers: list[Layer]) -> bool:
+    """Whether some trained weights are."""
+    return any(weight.dtype is torch.float32 for weight in weights_of(layers).values())
+
+
 def linear_product(layers: list[Layer]) -> list[Tensor]:
-    """The weights of layers that fit together without biases or activations, all trained and in float64; empty of any other."""
+    """The weights of layers that fit together without biases or activations, all trained; empty of any other."""
     weights: list[Tensor] = list(weights_of(layers).values())
     plain = all(layer.plain and layer.code == IDENTITY.code and "b" not in layer.parameters for layer in layers)
-    if not plain or len(weights) < len(layers) or any(W.dtype is not torch.float64 for W in weights):
+    if not plain or len(weights) < len(layers):
         return []
     return weights if all(a.shape[0] == b.shape[1] for a, b in pairwise(weights)) else []
 

@@ -38,7 +38,7 @@ from .features import features
 from .loss import NetworkLoss
 from .measuring import MeasuredAt, measured_at
 from .minimum import require_smooth, rounding, suggestion_for_minimum
-from .modules import Layer, build, exactly, extra, layers_of, linear_product, put_back, table, weights_of
+from .modules import Layer, build, exactly, extra, in_float32, layers_of, linear_product, put_back, table, weights_of
 from .objective import NetworkObjective, TorchLoss
 from .ranks import INSTEAD, WIDER, without_rank
 from .steps import RULES
@@ -65,9 +65,9 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequent
     of_batches = sgd.THEOREM.id
 
     def linear_layers(self, net: nn.Sequential) -> Sequence[Tensor]:
-        """Those of ``Linear`` modules without biases or activations."""
+        """Those of ``Linear`` modules without biases or activations, all in float64."""
         layers = layers_of(net)
-        found = linear_product(layers)
+        found = [] if in_float32(layers) else linear_product(layers)
         if found:
             exactly(layers)  # its errors name the modules
         return found
@@ -194,7 +194,27 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequent
         failed: Sequence[str],
         quantities: Mapping[str, float],
     ) -> str:
-        """Other data, another network, or how far the training has to go on."""
+        """Other data, another network, or how far the training has to go on; of float32 weights what ``.double()`` changes."""
+        layers = layers_of(net)
+        narrow = bool(failed) and in_float32(layers)
+        if narrow and len(linear_product(layers)) == 2:
+            return (
+                "call .double() on the network: in float64 two linear layers without biases are a two-layer network, with "
+                "theorems of its own"
+            )
+        said = self._suggestion(net, loss, theorem, measured, failed, quantities)
+        return f"{said}; call .double() on the network first, as runs need float64 weights" if narrow else said
+
+    def _suggestion(
+        self,
+        net: nn.Sequential,
+        loss: Trained,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """The same, whatever the dtype of the weights."""
         if isinstance(loss, NetworkObjective):
             return suggestion_for_minimum(loss, failed, quantities)
         if any("outputs than parameters" in name for name in failed):
