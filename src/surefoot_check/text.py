@@ -19,9 +19,11 @@ def visible(text: str, limit: int = LONGEST) -> str:
 
 
 def chance(probability: float) -> str:
-    """A probability in 6 digits, which near 1 is said by what is missing: "0.99", "1 - 1e-09"."""
-    said = f"{probability:g}"
-    return said if said != "1" or probability == 1.0 else f"1 - {1.0 - probability:.3g}"
+    """A probability in 6 digits, or as many as do not claim more; near 1 it is said by what is missing: "0.99", "1 - 1e-09"."""
+    if probability == 1.0 or f"{probability:g}" != "1":
+        return next(said for digits in range(6, 18) if float(said := f"{probability:.{digits}g}") <= probability)
+    missing = 1.0 - probability
+    return f"1 - {next(said for digits in range(3, 18) if float(said := f'{missing:.{digits}g}') >= missing)}"
 
 
 def counted(number: float, noun: str, several: str | None = None) -> str:

@@ -14,9 +14,12 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._core.recertification import Recertification
 from surefoot._report import comparison, write
 from surefoot._report.comparison import write_comparison
 from surefoot._report.entries import entries
+from surefoot._report.facts import Facts
+from surefoot._report.page import page as page_of
 
 EVIL = '<script>alert("x")</script>&'
 
@@ -68,6 +71,31 @@ def test_the_table(several: Path, page: str) -> None:
     assert slow.startswith("3 runs/slow two-layer/drift ✓ holds none 40 ")
     assert slow.endswith("not certified ✗ reject")  # its steps are none of the theorem's, and it is above the bound
     assert trained.startswith("4 trained svd ") and trained.endswith("– – – – – –")
+
+
+def test_a_count_is_of_the_run_s_own_target_and_names_its_probability(
+    several: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fast = shutil.copytree(several / "runs" / "fast", tmp_path / "fast")
+    first = sf.Run.load(fast)
+    config = json.loads((fast / "config.json").read_text())
+    (fast / "config.json").write_text(json.dumps({**config, "absolute_tolerance": 1e-2 * first.gaps[0]}))
+    fewer = int(first.guaranteed_iterations(1e-2))
+    assert fewer < first.guaranteed_iterations(1e-8)
+    monkeypatch.setattr(sf.Run, "probability", 0.99)
+    page = write_comparison([fast], tmp_path / "page.html").read_text()
+    assert f" ✓ holds {fewer:,} with probability 0.99 " in rows_of(page)[0]
+
+
+def test_a_certificate_that_does_not_hold_has_no_count_along_a_run(several: Path) -> None:
+    """A refuted theorem keeps its schedule, so that an audit can show where a run breaks it."""
+    run = sf.Run.load(several / "runs" / "fast")
+    refuted = dataclasses.replace(run.certificate, status=sf.CertificateStatus.REFUTED)
+    assert refuted.schedule
+    again = dataclasses.replace(run, recertified=[Recertification(1, refuted)])
+    text = page_of(Facts.of(again), {"gap": "", "steps": "", "conditions": ""}, "0")
+    (row,) = [row for row in rows_of(text[text.index('id="certificates-along-the-run"') :]) if row.startswith("1 ")]
+    assert row.startswith("1 ✗ fails ") and row.endswith(" none no")
 
 
 def test_links_are_relative_and_lead_to_reports(several: Path, page: str, tmp_path: Path) -> None:
