@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
 LONGEST = 1000
 """Characters of one text that are shown; names of arrays may have a million."""
 MANY = 10**18
@@ -19,11 +21,11 @@ def visible(text: str, limit: int = LONGEST) -> str:
 
 
 def chance(probability: float) -> str:
-    """A probability in 6 digits, or as many as do not claim more; near 1 it is said by what is missing: "0.99", "1 - 1e-09"."""
+    """A probability in 6 digits, rounded down; near 1 it is said by what is missing, rounded up: "0.99", "1 - 1e-09"."""
     if probability == 1.0 or f"{probability:g}" != "1":
-        return next(said for digits in range(6, 18) if float(said := f"{probability:.{digits}g}") <= probability)
-    missing = 1.0 - probability
-    return f"1 - {next(said for digits in range(3, 18) if float(said := f'{missing:.{digits}g}') >= missing)}"
+        return f"{float(Context(prec=6, rounding=ROUND_FLOOR).create_decimal(repr(float(probability)))):g}"
+    missing = Context(prec=3, rounding=ROUND_CEILING).create_decimal(f"{1.0 - probability:.6g}")
+    return f"1 - {float(missing):.3g}"
 
 
 def counted(number: float, noun: str, several: str | None = None) -> str:

@@ -22,7 +22,7 @@ from tamper import StoredRun, safetensors
 import surefoot as sf
 from surefoot.cli import main
 from surefoot_check import Outcome, check
-from surefoot_check.text import LONGEST, counted, visible
+from surefoot_check.text import LONGEST, chance, counted, visible
 from surefoot_check.time_limit import TimeUp, time_limit
 from surefoot_check.verdict import lines
 
@@ -296,3 +296,12 @@ def test_the_guaranteed_iterations_are_those_of_the_certificate(system: str, goo
 def test_counts_of_no_practical_use_are_short() -> None:
     assert counted(269_277_295_573_782_937, "iteration") == "269,277,295,573,782,937 iterations"
     assert counted(934_880_797_841_407_852_538_807_451_648, "iteration") == "9.35e+29 iterations"
+
+
+@pytest.mark.parametrize(
+    ("probability", "said"),
+    [(0.99, "0.99"), (1.0, "1"), (2 / 3, "0.666666"), (0.9999994, "0.999999"), (1.0 - 1e-9, "1 - 1e-09"), (0.99999951, "1 - 4.9e-07"),
+     (1.0 - 1.2345e-8, "1 - 1.24e-08")],
+)  # fmt: skip
+def test_a_probability_claims_no_more_than_it_is(probability: float, said: str) -> None:
+    assert chance(probability) == said
