@@ -300,8 +300,8 @@ def test_counts_of_no_practical_use_are_short() -> None:
 
 @pytest.mark.parametrize(
     ("probability", "said"),
-    [(0.99, "0.99"), (1.0, "1"), (2 / 3, "0.666666"), (0.9999994, "0.999999"), (1.0 - 1e-9, "1 - 1e-09"), (0.99999951, "1 - 4.9e-07"),
-     (1.0 - 1.2345e-8, "1 - 1.24e-08")],
+    [(0.99, "0.99"), (1.0, "1"), (2 / 3, "0.666666"), (0.9999994, "0.999999"), (1.0 - 1e-9, "1 - 1e-09"),
+     (0.99999951, "1 - 4.9e-07"), (1.0 - 1.2345e-8, "1 - 1.24e-08")],
 )  # fmt: skip
 def test_a_probability_claims_no_more_than_it_is(probability: float, said: str) -> None:
     assert chance(probability) == said
