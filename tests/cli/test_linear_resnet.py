@@ -200,7 +200,7 @@ def test_certified_along_the_way(run, table: Path, tmp_path: Path) -> None:
     assert "surefoot check" in outcome.out
     quiet = run(*gaussian, "--out", tmp_path / "quiet", "--quiet")
     assert quiet.out.endswith(f", certified from iteration {since} on\n")
-    never = run(*gaussian[:-1], "41", "--certify-every", "0", "--out", tmp_path / "never")
+    never = run(*gaussian[:-1], "41", "--certify-every", "None", "--out", tmp_path / "never")
     assert "asked again" not in never.out
     assert "none: this run is uncertified" in never.out
 

@@ -86,6 +86,6 @@ class Train(Training, Transformed):
             metavar="N",
             help="Evaluate linear-resnet/local again every so many iterations, and follow it where it guarantees more: "
             "a run that is not certified at its start may become so.",
-            help_behavior_hint="(default: 10; 0: never)",
+            help_behavior_hint="(default: 10)",
         ),
     ] = 10
