@@ -63,6 +63,7 @@ def test_two_stops(run, tmp_path: Path) -> None:
     assert (linear["audit"], linear["check"]) == ("holds", "accept")
     assert (inverse["audit"], inverse["check"]) == ("none", "accept")
     assert inverse["layers"][-1] < 1e-3 < inverse["layers"][0]
+    assert 0.0 < inverse["error"] <= inverse["layers"][-1]  # of the same measure
     page = (tmp_path / "demo" / "index.html").read_text()
     assert 'href="two-layer/report.html"' in page
     assert (tmp_path / "demo" / "two-layer" / "report.html").is_file()

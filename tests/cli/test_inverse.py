@@ -277,3 +277,4 @@ def test_the_share_of_matrices_in_the_interval(run, tmp_path: Path) -> None:
     narrow = run(*command, "--interval", "0.9,1", "--out", tmp_path / "narrow").json
     wide = run(*command, "--interval", "1e-12,1", "--out", tmp_path / "wide").json
     assert (narrow["test_matrices_in_interval"], wide["test_matrices_in_interval"]) == (0.0, 1.0)
+    assert narrow["test_error_in_interval"] is None and wide["test_error_in_interval"] == wide["test_error"]["trained"]

@@ -13,13 +13,16 @@ def _visit(directory: Path, screen: Screen) -> Visit:
     options = Train(out=str(directory), size="20x30", count=50, layers=3, epochs=300, quiet=True, json=True)
     record = recorded(options)
     low, high = record["network"]["interval"]
-    losses, condition = record["test_loss"], number(math.sqrt(high / low), 2, "down")
+    errors, within = record["test_error"], record["test_error_in_interval"]
+    condition = number(math.sqrt(high / low), 2, "down")
     return Visit(
-        guaranteed=f"an error of {number(record['layers'][-1], 2, 'up')} at most, up to a condition number of {condition}",
-        happened=f"‖AXA − A‖² {number(losses['trained'], 2)} on unseen matrices; by hyperpower steps {number(losses['ones'], 2)}",
+        guaranteed=f"an error ‖AA⁺ − AX‖ of {number(record['layers'][-1], 2, 'up')} at most, up to a condition number of "
+        f"{condition}",
+        happened=f"{number(within, 2, 'up')} on unseen matrices up to it ({record['test_matrices_in_interval']:.0%}), "
+        f"{number(errors['trained'], 2, 'up')} on all; by hyperpower steps {number(errors['ones'], 2, 'up')}",
         check=checked(directory / CERTIFICATE) if record["certificate"]["holds"] else NOTHING,
         command=command(options),
-        record={"theorem": record["certificate"]["theorem"], "layers": record["layers"]},
+        record={"theorem": record["certificate"]["theorem"], "layers": record["layers"], "error": within},
     )
 
 

@@ -72,6 +72,10 @@ class Spectra:
         """The paper's test loss, 1/n Σ_i ‖A_iX_{K,i}A_i - A_i‖_F²."""
         return float((self.squared * self.residuals(C)[-1].square()).sum()) / self.count
 
+    def worst(self, C: Tensor) -> float:
+        """The largest ‖A_iA_i⁺ - A_iX_{K,i}‖, the relative error of an inverse."""
+        return float(self.residuals(C)[-1].abs().max())
+
     def value_and_gradient(self, C: Tensor, last_only: bool = False) -> tuple[float, Tensor]:
         """The loss (4) and its gradient (K, L), by the chain rule through w_{k+1} = w_k p_k(1-w_k).
 
