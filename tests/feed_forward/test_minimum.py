@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,11 @@ def test_a_run_ends_before_rounding_puts_it_above_its_bound(steps: str, tmp_path
     assert run.certificate.bound(run.iterations + 1) > run.resolution
     assert check(tmp_path).outcome is Outcome.ACCEPT
     assert run.audit().holds
+    assert replace(run, resolution=0.5 * run.gaps[-1]).outcome[0] == "stalled"
+    at_rounding = replace(run, resolution=run.gaps[-1])
+    assert at_rounding.outcome[0] == "at the minimum, to rounding"
+    assert replace(at_rounding, rows=run.rows[-1:]).outcome[1].startswith("the gap began at the rounding level")
+    assert replace(at_rounding, rule_certified=False).outcome[0] == "stalled"  # a small gradient is no proof
 
 
 def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:

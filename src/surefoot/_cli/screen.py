@@ -152,7 +152,7 @@ class Screen:
 
     def result(self, run: Run, seconds: float) -> None:
         """How a run ended, against its guarantee."""
-        self.heading("Result", f"{run.status.value.replace('_', ' ')}: {run.status.text}")
+        self.heading("Result", ": ".join(run.outcome))
         tolerance = float(run.config["tolerance"])
         items = {"iterations": f"{count(run.iterations)} with {run.rule} ({run.engine} engine) in {seconds:.2f} s"}
         if run.rows:
@@ -161,8 +161,10 @@ class Screen:
             items["weights moved"] = f"by {share(run.moved)} of their norm"
         items["guarantee"] = "none: this run is uncertified"
         if run.certified:
-            bound = run.guaranteed_iterations(tolerance) if tolerance > 0.0 else math.inf
-            within = f"; relative gap {tolerance:g} within {count(bound)} iterations" if math.isfinite(bound) else ""
+            bound = run.guaranteed_to(run.target) if tolerance > 0.0 else math.inf
+            target = number(run.target, towards="up")
+            when = f"within {count(bound)} iterations" if bound else "from the start"
+            within = f"; the target of this run, a gap of {target}, {when}" if math.isfinite(bound) else ""
             within += f", with probability {chance(run.probability)} over the batches" if run.probability < 1.0 else ""
             since = f"every step from iteration {run.certified_from:,} on" if run.certified_from else "every step"
             items["guarantee"] = f"{since} certified by {run.certificate.theorem}{within}"

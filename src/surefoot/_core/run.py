@@ -168,6 +168,24 @@ class Run:
         first = self.rows[0]["gap"] if self.rows else self.certificate.initial_gap
         return max(relative * first if relative else 0.0, absolute, self.resolution)
 
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """How it ended, in a word or a few, and what that means.
+
+        A gap that is no distance to the least value is that of a minimum only where the run is certified.
+        """
+        minimal = (
+            self.certified
+            or self.certificate.problem.get("kind") not in descendable_named(self.certificate.system).words.apart
+        )
+        if minimal and self.status is RunStatus.STALLED and self.rows and self.gaps[-1] <= self.resolution:
+            start = "began" if self.iterations == 0 else "is now"
+            return (
+                "at the minimum, to rounding",
+                f"the gap {start} at the rounding level of float64, so that nothing is left to lower",
+            )
+        return self.status.value.replace("_", " "), self.status.text
+
     def guaranteed_to(self, gap: float) -> float:
         """Fewest total iterations to an absolute gap that any certificate of the run guarantees; ``inf`` where none does."""
         return min((phase.iterations_to(gap) for phase in self.in_force), default=math.inf)
@@ -220,7 +238,7 @@ class Run:
             rows.append(("weights moved by", f"{moved:.3g} of their norm"))
         if self.directory is not None:
             rows.append(("directory", str(self.directory)))
-        return html.table(f"{self.status.value}: {self.status.text}", self.status.complete, (), rows)
+        return html.table(": ".join(self.outcome), self.status.complete, (), rows)
 
     @property
     def _course(self) -> str:

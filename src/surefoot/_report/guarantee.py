@@ -135,7 +135,7 @@ def _outcome(facts: Facts) -> str:
     else:
         done = (
             f"The run ended after {iterations(run.iterations)} with the gap at {number(facts.final_gap)}: "
-            f"{run.status.text}."
+            f"{run.outcome[1]}."
         )
     if not facts.in_force or facts.contradicted:
         return done

@@ -71,7 +71,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
     run = facts.run
     kind = run.certificate.problem.get("kind", "a")
     about = facts.words.problems.get(kind, f"{kind} loss")
-    title = f"Run report: {run.certificate.theorem}, {about}, {run.status.value.replace('_', ' ')}"
+    title = f"Run report: {run.certificate.theorem}, {about}, {run.outcome[0]}"
     parts = [
         guarantee(facts),
         _subject(facts),
@@ -142,7 +142,7 @@ def _key_numbers(facts: Facts) -> Markup:
         ),
         ("Step rule", run.rule, _covered(run)),
         ("Engine", run.engine, facts.words.engines.get(run.engine, "")),
-        ("Outcome", run.status.value.replace("_", " "), run.status.text),
+        ("Outcome", *run.outcome),
     ]
     if run.moved is not None:
         items.append(("Weights moved", share(run.moved), "of their norm, from the first to the last"))
