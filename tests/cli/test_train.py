@@ -230,6 +230,7 @@ def test_resume_after_the_limit_gives_the_same_run(run, table: Path, tmp_path: P
     first = run(*small(table, tmp_path / "parts"), "--max-iterations", "7")
     assert first.code == 0
     assert "--resume --max-iterations 70" in first.out
+    assert "the guarantee is for more iterations" in " ".join(first.out.split()) and "beware" not in first.out
     second = run("train", "two-layer", "--out", tmp_path / "parts", "--resume", "--max-iterations", "10000")
     assert second.code == 0
     assert (tmp_path / "parts" / "trace.jsonl").read_text() == (tmp_path / "whole" / "trace.jsonl").read_text()

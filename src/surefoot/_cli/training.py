@@ -205,13 +205,17 @@ def run_train(options: Training) -> int:
         every = _certify_every(options, certificate)
         again = f"; asked again every {every} iterations" if every and covered else ""
         screen.heading("Uncertified", f"{missing}{again}")
+        advice = _advice(built, certificate)
+        if advice:
+            screen.say(
+                f"  what follows is a plain descent, which may be long (Ctrl-C ends it); {advice}", style="yellow"
+            )
     elif options.tolerance > 0.0:
         needed = certificate.iterations_to(options.tolerance)
         if options.max_iterations < needed < math.inf:
             screen.say(
-                f"  beware: a relative gap of {options.tolerance:g} is guaranteed after {count(needed)} iterations, and "
-                f"--max-iterations is {options.max_iterations:,}{built.faster}",
-                style="yellow",
+                f"  the guarantee is for more iterations ({count(needed)}, to a relative gap of {options.tolerance:g}) than the "
+                f"limit of this run (--max-iterations {options.max_iterations:,}); it usually gets there sooner{built.faster}",
             )
     trained = train(options, built, certificate, screen, progress=not options.quiet)
     if options.json:
@@ -277,7 +281,7 @@ def _record(options: Training, built: Built, certificate: Certificate, trained: 
         "result": {
             **run.summary(),
             "certified_from": run.certified_from,
-            "status_text": run.status.text,
+            "status_text": run.outcome[1],
             "guaranteed_iterations": run.guaranteed_iterations(options.tolerance) if options.tolerance > 0.0 else None,
             **options.measured(run),
             "seconds": trained.seconds,
