@@ -105,6 +105,9 @@ def test_sublinear_bound_is_named_and_drawn_as_what_it_is(reports, make: Callabl
     assert f"keep the gap at most {bound} after t iterations" in text
     assert f"Guaranteed gap after t iterations {bound}" in text
     assert "of no practical use" in text and run.certificate.advice in text
+    assert (
+        '<section class="verdict warn"' in page and "◐ GUARANTEED, NOT PRACTICAL" in text and "✓ GUARANTEED" not in text
+    )
     assert f"{run.certificate.theorem} (followed by this run): at most" in page[page.index("<svg") :]
     for false in ("gives no rate", "no guaranteed bound to draw", "the rate does not", "no rate"):
         assert false not in text[: text.index("Theorems compared")]

@@ -25,7 +25,8 @@ DEFAULT = "surefoot-demo"
 TITLE = "surefoot: a tour of the systems"
 ABOUT = (
     "Gradient descent with a certificate, on data that the package brings. At each stop it is said before anything runs what a "
-    "theorem guarantees; then it runs, and what happened stands beside it. The titles lead to the reports."
+    "theorem guarantees; then it runs, and what happened stands beside it. The titles lead to the reports. None means that "
+    "there is nothing to audit or to check."
 )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from surefoot_check.checker import check
 from surefoot_check.text import chance, counted, visible
 
-from .._core.claims import Kind
+from .._core.claims import PRACTICAL, Kind
 from .._core.io import make_folder, write_atomic
 from .._core.registry import system_named
 from .canvas import BOUNDS, DASHES, FAINT, LATER, LOWEST, RUN, logarithmic, rendered
@@ -120,7 +120,6 @@ def write_comparison(
     outcomes = [known.get(_asked(entry).resolve()) or _outcome(entry) for entry in found]
     parts = [
         *(_introduced(introduction, found, path.parent) if introduction is not None else ()),
-        paragraph(_counted(found)),
         _overview(found, outcomes, path.parent),
         *_plots(found),
         _differences(found),
@@ -179,7 +178,7 @@ def _overview(found: Sequence[Entry], outcomes: Sequence[str], base: Path) -> Ma
         "independent of what wrote the run. The names lead to the reports."
     )
     head = ["run", "hypotheses", "#guaranteed", "#ran", "#final gap", "audit", "check"]
-    return section("Runs", paragraph(note, kind="soft"), table(head, rows, "Runs"))
+    return section("Runs", paragraph(_counted(found)), paragraph(note, kind="soft"), table(head, rows, "Runs"))
 
 
 def _row(place: int, entry: Entry, outcome: str, base: Path) -> list[Cell | str]:
@@ -198,7 +197,8 @@ def _guaranteed(entry: Entry) -> str:
     """The number of iterations; of a certified run without one, what is guaranteed in its place."""
     assert entry.run is not None
     if entry.guaranteed < math.inf or not entry.run.certified:
-        return count(entry.guaranteed) + _sure(entry)
+        useless = "; of no practical use" if PRACTICAL < entry.guaranteed < math.inf else ""
+        return count(entry.guaranteed) + _sure(entry) + useless
     kind = entry.run.in_force[0].certificate.claim.kind
     return "no number; the gap never rises" if kind is Kind.MONOTONE else "no number: the target is not reached"
 

@@ -19,6 +19,9 @@ def guarantee(facts: Facts) -> Markup:
     if facts.contradicted:
         kind, badge = "bad", "✗ THE RUN BREAKS ITS GUARANTEE"
         parts = [_guaranteed(facts), _broken(facts)]
+    elif _impractical(facts):
+        kind, badge = "warn", "◐ GUARANTEED, NOT PRACTICAL"
+        parts = [_guaranteed(facts)]
     elif facts.in_force:
         later = facts.in_force[0].iteration > 0
         kind, badge = ("warn", "◐ GUARANTEED FROM A LATER ITERATION ON") if later else ("ok", "✓ GUARANTEED")
@@ -47,7 +50,7 @@ def _guaranteed(facts: Facts) -> Markup:
     best = facts.guaranteed_iterations
     again = f"Certificates taken along the run lower that to {iterations(best)}." if best < own else ""
     before = "" if phase.iteration == 0 else f"Before that nothing was guaranteed: {facts.why_not[0]}."
-    return Markup(f"{paragraph(sentence, _near(facts), again, before)}{_use(facts, best)}{_reduced(facts)}")
+    return Markup(f"{paragraph(sentence, _near(facts), again, before)}{_use(facts)}{_reduced(facts)}")
 
 
 def _near(facts: Facts) -> str:
@@ -83,10 +86,17 @@ def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> 
             return "never raise the gap; it gives no rate and no number of iterations"
 
 
-def _use(facts: Facts, best: float) -> Markup:
+def _impractical(facts: Facts) -> bool:
+    """Whether convergence is guaranteed, in more iterations than anybody can run."""
+    if not facts.in_force or not facts.in_force[0].certificate.claim.converges:
+        return False
+    return facts.guaranteed_iterations > PRACTICAL
+
+
+def _use(facts: Facts) -> Markup:
     """Whether anybody can run so many iterations, and what would lower them."""
     advice = facts.run.certificate.advice
-    if best <= PRACTICAL or not facts.in_force[0].certificate.claim.converges:
+    if not _impractical(facts):
         return Markup("")
     why = [Markup("<b>Why, and what would help:</b>"), facts.advised(advice)] if advice else []
     return paragraph("The bound is true and, at this target, of no practical use.", *why)
