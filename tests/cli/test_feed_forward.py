@@ -35,6 +35,8 @@ def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: 
     scores = json.loads((tmp_path / "run" / "config.json").read_text())["evaluation"]
     assert "test_rmse" in scores and not [name for name in scores if name.startswith("optimum")]  # no linear map's
     assert f", 8 drawn of {record['problem']['train_rows']} rows" in (tmp_path / "run" / "report.html").read_text()
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Squared loss less its least value (gap)" in page and "½‖∇L‖²" not in page
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
     assert run("check", tmp_path / "run").code == 0
     looks = json.loads((tmp_path / "run" / "watch.json").read_text())["looks"]
@@ -194,6 +196,7 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
     assert resumed.json["problem"]["finished"] == record["problem"]["finished"]
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Finish:" in page and "Movement of the features" in page
+    assert "½‖∇L‖² of the training objective (gap)" in page and "Squared loss" not in page
 
 
 @pytest.mark.usefixtures("without_report")

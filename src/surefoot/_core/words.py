@@ -29,6 +29,7 @@ class Words:
         symbols: symbol and one-line meaning of each quantity of its certificates; families such as mass[0] by their name.
         gap: what the gap is the name of.
         title: of its plot.
+        gaps: gap and title by the kinds of problems that have others.
         apart: kinds of problems of which the gap is no distance of an objective to its least value, so that it is not compared
             with those of others.
         method: what exact iterations are, for the claim L1.
@@ -57,6 +58,7 @@ class Words:
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     gap: str = "loss minus optimal value"
     title: str = "Distance of the loss to its optimum (gap)"
+    gaps: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
     method: str = "exact gradient descent with any steps that the theorem allows"
     subject: str = "these weights and data"
@@ -71,3 +73,7 @@ class Words:
     initial: str = "the initial gap"
     own_steps: tuple[str, str] | None = None
     steps_taken: StepsTaken | None = None
+
+    def gap_of(self, kind: object) -> tuple[str, str]:
+        """What the gap of this kind of problem is the name of, and the title of its plot."""
+        return self.gaps.get(str(kind), (self.gap, self.title))

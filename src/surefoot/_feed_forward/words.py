@@ -8,6 +8,9 @@ from .._core.minibatch_words import SYMBOLS
 from .._core.near_a_fit.words import SYMBOLS as NEAR_A_FIT
 from .._core.words import Words
 
+OBJECTIVES = ("network-mse", "network-weighted-cross-entropy", "network-cross-entropy")
+"""Kinds of problems whose gap is half the square of the norm of a gradient."""
+
 WORDS = Words(
     symbols={
         **NEAR_A_FIT,
@@ -31,8 +34,9 @@ WORDS = Words(
         "norm_H_ball": ("M", "largest eigenvalue of the Hessian on the ball"),
         "loss_gap": ("g₀²/2m*", "the objective at these weights is above its value at the minimum by at most this"),
     },
-    gap="the squared loss less its least value, or ½‖∇L‖² of a training objective L",
-    title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
+    gap="the squared loss less its least value",
+    title="Squared loss less its least value (gap)",
+    gaps=dict.fromkeys(OBJECTIVES, ("½‖∇L‖² of the training objective L", "½‖∇L‖² of the training objective (gap)")),
     problems={
         "network-squared": "squared loss of a feed-forward network",
         "network-squared-multiple": "mean or sum of squared errors of a feed-forward network",
@@ -41,7 +45,7 @@ WORDS = Words(
         "weight decay",
         "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
     },
-    apart=("network-mse", "network-weighted-cross-entropy", "network-cross-entropy"),
+    apart=OBJECTIVES,
     networks="A plain torch.nn.Sequential of Linear layers, convolutions, pooling, residual blocks and activations",
     engines={"weights": "the weights themselves"},
     points={

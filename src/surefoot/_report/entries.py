@@ -75,7 +75,9 @@ class Entry:
     @property
     def about(self) -> str:
         """What its gap is the name of."""
-        return "" if self.certificate is None else system_named(self.certificate.system).words.gap
+        if self.certificate is None:
+            return ""
+        return system_named(self.certificate.system).words.gap_of(self.certificate.problem.get("kind"))[0]
 
     @property
     def apart(self) -> str:

@@ -105,6 +105,11 @@ class Facts:
         return self.system.words
 
     @property
+    def gap_named(self) -> tuple[str, str]:
+        """What the gap of this run is the name of, and the title of its plot."""
+        return self.words.gap_of(self.run.certificate.problem.get("kind"))
+
+    @property
     def in_force(self) -> list[Recertification]:
         """The phases of the run whose certificate holds and whose steps the theorem covers."""
         return self.run.in_force

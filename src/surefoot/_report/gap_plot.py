@@ -143,7 +143,7 @@ def draw(facts: Facts) -> Figure:
     height = ROW * (len(found) + 1)
     figure = Figure(figsize=(WIDTH, 4.4 + height), layout="constrained")
     axes, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3.6, height))
-    axes.set_title(facts.words.title, pad=10.0 if axis.linear else 18.0)
+    axes.set_title(facts.gap_named[1], pad=10.0 if axis.linear else 18.0)
     for promise in found:
         _bound(axes, axis, promise)
     values = _run(axes, facts)

@@ -87,7 +87,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         _settings(facts),
         _check(facts),
     ]
-    gap = f"Gap: {facts.words.gap} ({number(run.certificate.optimal_value, 6)})."
+    gap = f"Gap: {facts.gap_named[0]} ({number(run.certificate.optimal_value, 6)})."
     return document(title, parts, foot(version, gap))
 
 

@@ -50,7 +50,7 @@ def margins_of(certificate: Certificate) -> Figure:
 
 def gap(facts: Facts) -> tuple[bytes, str]:
     """Gap against iteration with every guaranteed bound: PNG and SVG."""
-    return rendered("gap", lambda: gap_plot.draw(facts), facts.words.title, gap_plot.description(facts))
+    return rendered("gap", lambda: gap_plot.draw(facts), facts.gap_named[1], gap_plot.description(facts))
 
 
 def steps(facts: Facts) -> tuple[bytes, str]:
