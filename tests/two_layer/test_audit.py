@@ -169,7 +169,9 @@ def test_momentum_is_no_gradient_descent() -> None:
     """The first step of SGD with momentum is a plain one."""
     setting = Setting()
     certificate = sf.certify(setting.net, setting.loss)
-    assert violated(sf.audit(setting.train(6, 0.2 * setting.eta, momentum=0.9), certificate))[DEFECT] == 2
+    audit = sf.audit(setting.train(6, 0.2 * setting.eta, momentum=0.9), certificate)
+    assert violated(audit)[DEFECT] == 2
+    assert "no gradient steps" in audit.notes[0] and "sf.watch" in str(audit)
 
 
 def test_weight_decay_is_caught_at_the_first_step() -> None:

@@ -85,7 +85,8 @@ class Audit:
     incomplete: str = ""
     """Why no audit of this trace can hold, whatever its rows say: the run failed, or its end is not on record."""
     notes: tuple[str, ...] = ()
-    """What is no violation either way: of a bound that holds with some probability, whether this run kept it."""
+    """What explains a violation, and what is none either way: of a bound that holds with some probability, whether this run kept
+    it."""
 
     @property
     def holds(self) -> bool:
@@ -208,6 +209,13 @@ Check = tuple[str, Lines]
 """What an audit line says, and its (iteration, left, right): of an iterate, or of the step from it."""
 
 
+GRADIENT_STEP = "each iterate is a gradient step from the one before (relative defect)"
+NO_GRADIENT_STEPS = (
+    "some updates are no gradient steps of the recorded size, as those of Adam, of momentum or of mini-batches are none, and no "
+    "theorem speaks of them; for networks of torch and implicit ones sf.watch(net, loss) certifies states, however reached"
+)
+
+
 class Led(NamedTuple):
     """A ``Check`` of steps whose iterations are those that the steps led to."""
 
@@ -241,8 +249,10 @@ def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], reso
     needed = {int(a["iteration"]) for a in steps if math.isinf(resolution) or a["gap"] > resolution}
     led = {t + 1 for t in needed}
     checks = [*checks, *_common_checks(certificate, trace, resolution)]
-    lines = (line(*check, led if isinstance(check, Led) else needed) for check in checks)
-    return Audit(certificate.theorem, tuple(lines), resolution, certificate.claim.of_iterations)
+    lines = tuple(line(*check, led if isinstance(check, Led) else needed) for check in checks)
+    foreign = any(found.name == GRADIENT_STEP and not found.holds for found in lines)
+    notes = (NO_GRADIENT_STEPS,) if foreign else ()
+    return Audit(certificate.theorem, lines, resolution, certificate.claim.of_iterations, notes=notes)
 
 
 def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) -> Lines:
@@ -273,7 +283,7 @@ def _common_checks(certificate: Certificate, trace: Rows, resolution: float) -> 
         yield under_bound(trace, certificate.bound, resolution)
     if any("defect" in r for r in trace):
         rows = each(trace, "defect", lambda defect: (defect, 1e-10))
-        yield Led("each iterate is a gradient step from the one before (relative defect)", rows)
+        yield Led(GRADIENT_STEP, rows)
 
 
 def never_increases(trace: Rows, resolution: float, what: str = "gap") -> Check:
