@@ -325,6 +325,7 @@ def test_output_for_people(run, tmp_path: Path) -> None:
         "of their norm",
         "what converged is in effect a linear readout of random equilibrium features",
         "72, never seen in training",
+        "nothing is guaranteed of unseen rows",
     ):
         assert part in outcome.out
     quiet = run(*small(tmp_path / "quiet", "--quiet"))

@@ -21,7 +21,7 @@ from .._core.registry import system_named
 from .._core.rounding import Towards, of_sides
 from .._core.rounding import plain as rounded
 from .._core.run import Run
-from .._report.wording import MANY, by_family, in_terminal, safe_side, share, spare
+from .._report.wording import MANY, TRAIN_ROWS, by_family, in_terminal, safe_side, share, spare
 from . import layout
 
 NUMBERS = re.compile(r"\[\n\s*(?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*\n\s*\]")
@@ -195,6 +195,7 @@ class Screen:
                 compared = "" if best is None else f" (the loss's minimiser: {number(best)})"
                 items[label] = f"{number(scores[key])}{compared}"
         self.pairs(items)
+        self.say(f"  {TRAIN_ROWS}")
 
 
 def _harmless(text: str) -> str:

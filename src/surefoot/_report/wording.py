@@ -15,8 +15,10 @@ from .._core.rounding import Towards, of_sides, rounded
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+TRAIN_ROWS = "what is guaranteed is about the training rows; nothing is guaranteed of unseen rows"
+"""Of scores on held-out rows."""
 SCORES: dict[str, tuple[str, str]] = {
-    "test_rows": ("Held-out rows", "never seen in training"),
+    "test_rows": ("Held-out rows", f"never seen in training: {TRAIN_ROWS}"),
     "test_accuracy": ("Accuracy", "share of the held-out rows whose class is right"),
     "optimum_test_accuracy": ("Accuracy of the loss's minimiser", "what training leads to, on the held-out rows"),
     "test_rmse": ("Root mean square error", "on the held-out rows, in the unit of the target"),
