@@ -37,6 +37,7 @@ def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: 
     assert f", 8 drawn of {record['problem']['train_rows']} rows" in (tmp_path / "run" / "report.html").read_text()
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Squared loss less its least value (gap)" in page and "½‖∇L‖²" not in page
+    assert "Before descent, theorem feed-forward/local guarantees" in page
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
     assert run("check", tmp_path / "run").code == 0
     looks = json.loads((tmp_path / "run" / "watch.json").read_text())["looks"]

@@ -12,6 +12,7 @@ from .._core.advice import in_options
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus
 from .._core.io import RunDirectoryError
+from .._core.near_a_fit.history import WATCHED
 from .._core.recertification import Recertification
 from .._core.registry import system_named
 from .._core.run import Run
@@ -108,6 +109,11 @@ class Facts:
     def gap_named(self) -> tuple[str, str]:
         """What the gap of this run is the name of, and the title of its plot."""
         return self.words.gap_of(self.run.certificate.problem.get("kind"))
+
+    @property
+    def trained(self) -> bool:
+        """Whether a training that was watched came before the run."""
+        return self.run.directory is not None and (self.run.directory / WATCHED).exists()
 
     @property
     def in_force(self) -> list[Recertification]:

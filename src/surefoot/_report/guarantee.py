@@ -36,7 +36,8 @@ def guarantee(facts: Facts) -> Markup:
 def _guaranteed(facts: Facts) -> Markup:
     run, phase = facts.run, facts.in_force[0]
     certificate = phase.certificate
-    since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
+    first = "Before descent" if facts.trained else "Before the first step"
+    since = first if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
     probability = certificate.probability
     sure = "" if probability == 1.0 else f" with probability {chance(probability)} over the batches"
     by = f"{since}, theorem {certificate.theorem} guarantees{sure} for {facts.words.subject} that"
