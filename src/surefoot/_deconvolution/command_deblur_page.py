@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from .._cli.screen import count, number
 from .._core.certificate import Certificate
-from .._data.pictures import Picture, write_png
+from .._data.pictures import Picture
 from .._report.document import document
 from .._report.markup import (
     Label,
@@ -19,7 +18,6 @@ from .._report.markup import (
     keys,
     numeric,
     paragraph,
-    scrolling,
     section,
     table,
     text,
@@ -30,6 +28,7 @@ from .._report.wording import both, relation
 from .command_deblur_words import GREY, assumptions, guarantee, outcome, share
 from .excerpt import Excerpt
 from .photo.deblur import Deblurred
+from .report_pictures import enlarged, pair, pictured
 
 RESIDUAL = 4.0
 """Noise levels from grey to black, and to white, in the picture of the residual."""
@@ -38,7 +37,6 @@ ENLARGED = 160
 STYLE = """
 :root { --measure: 120rem; }
 figure { max-width: none; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .pair figure { margin: 0; }
 img { display: block; max-width: none; }
 .pixels img { image-rendering: pixelated; border: 1px solid var(--line); }
@@ -78,8 +76,7 @@ def page(source: str, deblurred: Deblurred, excerpt: Excerpt) -> str:
 
 def _pictures(excerpt: Excerpt) -> Markup:
     what = "The photograph" if excerpt.whole else "The middle of the photograph"
-    pair = _figure(excerpt.before, "Before") + _figure(excerpt.after, "After")
-    return section("Before and after", paragraph(f"{what}, pixel by pixel."), Markup(f'<div class="pair">{pair}</div>'))
+    return section("Before and after", paragraph(f"{what}, pixel by pixel."), pair(excerpt.before, excerpt.after))
 
 
 def _numbers(deblurred: Deblurred) -> Iterator[tuple[str, str, str]]:
@@ -116,16 +113,15 @@ def _residual(deblurred: Deblurred, excerpt: Excerpt) -> Markup:
         f"What the photograph has beyond the blurred picture: grey is 0, black and white are {RESIDUAL:g} noise levels. Grain "
         "without pattern is noise; outlines of the scene say that the kernel is wrong or the noise level too large."
     )
-    return section("Unexplained", Markup(_figure(Picture(grey), caption)))
+    return section("Unexplained", Markup(pictured(Picture(grey), caption)))
 
 
 def _kernel(kernel: npt.NDArray[np.floating]) -> Markup:
-    times = max(1, -(-ENLARGED // max(kernel.shape)))
     grey = np.rint(255.0 * kernel / kernel.max()).astype(np.uint8)
-    enlarged = np.kron(grey, np.ones((times, times), np.uint8))
+    picture, times = enlarged(grey, ENLARGED)
     rows, columns = kernel.shape
     caption = f"{rows} rows x {columns} columns, as it was used; each pixel is shown {times} times as large."
-    return section("Kernel", Markup(f'<div class="pixels">{_figure(Picture(enlarged), caption)}</div>'))
+    return section("Kernel", Markup(f'<div class="pixels">{pictured(picture, caption)}</div>'))
 
 
 def _theorem(certificates: Sequence[Certificate]) -> Markup:
@@ -150,9 +146,3 @@ def _theorem(certificates: Sequence[Certificate]) -> Markup:
     meaning = "It says that with more iterations the solver comes to the optimum of its objective; nothing of the sharp scene."
     head = ("hypothesis", "#left side", "relation", "#right side", "verdict")
     return section("Theorem", paragraph(said, meaning), table(head, rows, first.theorem))
-
-
-def _figure(picture: Picture, caption: str) -> str:
-    content = base64.b64encode(write_png(picture)).decode("ascii")
-    shown = scrolling(f'<img alt="{text(caption)}" src="data:image/png;base64,{content}">', caption)
-    return f"<figure>{shown}<figcaption>{text(caption)}</figcaption></figure>"

@@ -13,7 +13,7 @@ from .._cli.errors import Exit
 from .._cli.screen import Screen
 from .._cli.tour import Stop, Visit, audited, checked, interrupted
 from .._core.descent import certify, descend
-from .._core.io import write_atomic
+from .._core.io import read_json, write_atomic, write_json
 from .._core.status import RunStatus
 from .._data.pictures import Picture, write_png
 from .._report import write
@@ -43,9 +43,11 @@ def _visit(directory: Path, screen: Screen) -> Visit:
     if run.status is RunStatus.INTERRUPTED:
         interrupted(Exit.of_signal(run.stopped_by))
     write_atomic(directory / BLURRED, write_png(Picture(pixels.to(torch.uint8).numpy())))
-    write(directory)
     last, sharp = run.rows[-1], blur.crop(scene)
     before, after = (float(psnr(picture, sharp)) for picture in (problem.observed, blur.crop(run.final["z"])))
+    scores = {"PSNR, observed": f"{before:.1f} dB", "PSNR, restored": f"{after:.1f} dB"}
+    write_json(directory / "config.json", {**read_json(directory / "config.json"), "evaluation": scores})
+    write(directory)
     lacks = last["duality_gap"] / last["objective"]
     photo = shlex.quote(str(directory / BLURRED))
     restored = shlex.quote(str(directory / "sharp.png"))

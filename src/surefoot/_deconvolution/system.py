@@ -95,6 +95,7 @@ class DeconvolutionSystem(Descendable[AnySolver, PictureLoss]):
     plans = PLANS
     command = "surefoot._deconvolution.command"
     tour = "surefoot._deconvolution.command_tour"
+    report = "surefoot._deconvolution.report"
     default_theorem = ladmm.THEOREM.id
     rules: ClassVar = {rule.name: rule for rule in (LinearisedRule, VariationRule)}
     engines = tuple(rules)
