@@ -128,7 +128,7 @@ def _text(name: str, known: Mapping[str, Command]) -> str:
         about, notes = known[name.strip()].summary, (f"surefoot {name}NAME --help lists the options of one.",)
         usage, names = f"usage: surefoot {name}NAME [OPTIONS]", [each for each in known if each.startswith(name)]
     else:
-        about, notes = DESCRIPTION, ("surefoot COMMAND --help says more of one.", *NOTES)
+        about, notes = DESCRIPTION, ("surefoot COMMAND --help says more of one.", *NOTES, "Start: surefoot demo")
         usage, names = (
             "usage: surefoot [--system MODULE] COMMAND [OPTIONS]",
             [each for each in known if " " not in each],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -205,13 +206,20 @@ def run_report(options: Report) -> int:
     write = writer_of(first)
     if write is None:
         _refuse_without_trajectory(first)
+        if (first / "config.json").is_file():  # on stderr: the files alone are for programs
+            print(
+                visible(f"writing the report of {first}: its page and plots, in a few seconds"),
+                file=sys.stderr,
+                flush=True,
+            )
         path = write_report(first, options.data)
     elif options.data is not None:
         raise ValueError(f"{first} holds its arrays itself, if any; leave out --data")
     else:
         path = write(first)
     for file in (path, *sorted((path.parent / "plots").glob("*.png"))):
-        print(visible(str(file)))
+        print(visible(str(file)), flush=True)
+    print(f"open {visible(shlex.quote(str(path)))}", file=sys.stderr)
     return Exit.YES
 
 
