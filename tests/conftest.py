@@ -19,6 +19,9 @@ torch.set_num_threads(1)
 # The tests are no package: the modules that several of them share are found by name.
 sys.path.append(str(Path(__file__).resolve().with_name("support")))
 
+# Programs are laid out for no particular terminal; pytest-xdist tells its workers the width of the one it runs in.
+os.environ.pop("COLUMNS", None)
+
 # What starts the tests may ignore these (nohup, a shell's background); the programs under test would inherit that.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
     if signal.getsignal(_number) is signal.SIG_IGN:
