@@ -11,13 +11,19 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTED_IN = {"linalg_gallery": "docs/from-torch-linalg.md"}
 """Documents that hold all that an example prints."""
+LONG = ("implicit_moved", "two_scale_equilibrium")
+"""Examples that train for several seconds: left to the slow tests."""
 
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 3
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(file, marks=pytest.mark.slow if file.stem in LONG else ()) for file in EXAMPLES],
+    ids=lambda path: path.stem,
+)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
     result = run_program([str(example)], 250.0, tmp_path)
     assert result.returncode == 0, result.stderr
