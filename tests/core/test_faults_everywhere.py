@@ -257,7 +257,7 @@ def test_a_command_on_a_directory_in_use(
         assert surefoot(*start, *SMALL[system]) == 2
     assert f"another process is writing a run into {directory}; wait until it ends" in capsys.readouterr().err
     last, calls = (
-        {"two-layer": "descend", "step-sizes": "show_comparison", "inverse": "_losses", "svd": "_compared"}[system],
+        {"two-layer": "descend", "step-sizes": "show_comparison", "inverse": "_compared", "svd": "_compared"}[system],
         [],
     )
     module = training if system == "two-layer" else import_module(f"{modules()[system].__name__}_run")

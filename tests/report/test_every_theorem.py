@@ -193,15 +193,15 @@ def test_the_quantities_are_those_of_the_certificate_with_their_symbols(theorem:
 @every
 def test_the_words_are_those_of_the_system_alone(theorem: str) -> None:
     run, facts, said = reported(theorem)
-    assert f"Gap: {facts.words.gap} (" in said
+    gap, _ = facts.gap_named
+    assert f"Gap: {gap} (" in said
     if run.certificate.holds and PLANS[theorem].theorem.provable:
         chance = f" with probability {run.certificate.probability:g}"
         sure = f"so that {facts.words.method} obeys the bound."
         drawn = f"so that descent on batches that are drawn so obeys the bound{chance}."
         assert (sure if run.certificate.probability == 1.0 else drawn) in said
     for field in ("gap", "method", "subject"):
-        mine = getattr(facts.words, field)
-        others = {getattr(system.words, field) for system in SYSTEMS} - {mine}
+        others = {getattr(system.words, field) for system in SYSTEMS} - {getattr(facts.words, field)}
         assert not [other for other in others if f"{other} " in said]
     assert ("First step taken" in said) == (facts.words.own_steps is None)
 
