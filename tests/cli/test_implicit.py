@@ -239,7 +239,7 @@ def test_all_rows_zero(run, images) -> None:
 def test_too_narrow_is_not_trained(run, tmp_path: Path) -> None:
     outcome = run(*small(tmp_path / "run"), "--width", "8")
     assert (outcome.code, outcome.out) == (1, "")
-    assert "not trained: width is 8, below the 12 samples" in outcome.err
+    assert "not trained: --width is 8, below the 12 samples" in outcome.err
     assert "--gamma 0.5 trains without a certificate" in outcome.err
     assert not (tmp_path / "run").exists()
 
@@ -337,9 +337,12 @@ def test_output_for_people(run, tmp_path: Path) -> None:
 def test_limit_below_the_guarantee_is_announced(run, tmp_path: Path) -> None:
     outcome = run(*small(tmp_path / "few", "--max-iterations", "2"))
     said = " ".join(outcome.out.split())
-    assert "a relative gap of 0.05 is guaranteed after" in said
-    assert "--max-iterations is 2; --inputs whiten usually needs far fewer" in said
-    assert "beware" not in run(*small(tmp_path / "many")).out
+    assert (
+        "the guarantee is for more iterations (" in said and "to a relative gap of 0.05) than the limit of this" in said
+    )
+    assert "(--max-iterations 2); it usually gets there sooner; --inputs whiten usually needs far fewer" in said
+    assert "to go on, --resume with more --max-iterations" in said
+    assert "than the limit of this run" not in " ".join(run(*small(tmp_path / "many")).out.split())
 
 
 def test_uncertified_run_takes_safe_steps(run, tmp_path: Path) -> None:

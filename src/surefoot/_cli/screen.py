@@ -152,7 +152,7 @@ class Screen:
 
     def result(self, run: Run, seconds: float) -> None:
         """How a run ended, against its guarantee."""
-        self.heading("Result", ": ".join(run.outcome))
+        self.heading("Result", in_options(": ".join(run.outcome)))
         tolerance = float(run.config["tolerance"])
         items = {"iterations": f"{count(run.iterations)} with {run.rule} ({run.engine} engine) in {seconds:.2f} s"}
         if run.rows:

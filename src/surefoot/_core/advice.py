@@ -18,6 +18,7 @@ LEFT_OUT = re.compile(rf"(?:pass )?\b({'|'.join(ARGUMENTS)})=None")
 PHRASES = {
     r"directory=, --out": "--out",
     r"resume=True, --resume": "--resume",
+    r"\braise max_iterations or resume\b": "--resume with more --max-iterations",
     r" \(--[a-z-]+ on the command line\)": "",
     r"\bsf\.certify\(net, loss, '([a-z/-]+)'\)": r"--theorem \1",
     r'\bsf\.descend\(net, loss, steps="([a-z-]+)"\)': r"--finish \1 of `surefoot train`",
