@@ -38,7 +38,7 @@ def certified(delta: float = 0.05) -> sf.Certificate:
 
 def test_however_small_delta_is_nothing_is_said_to_be_sure(tmp_path: Path) -> None:
     certificate, (net, X, Y) = certified(1e-20), instance()
-    assert certificate.probability < 1.0 and "with probability 1 - 1.11e-16 over the batches" in str(certificate)
+    assert certificate.probability < 1.0 and "with probability 1 - 1.12e-16 over the batches" in str(certificate)
     assert "with probability 1 - 1e-07 over the batches" in str(certified(1e-7))
     sf.sgd.descend(net, X, Y, SIZE, certificate, 3, directory=tmp_path / "run")
     report = check(tmp_path / "run")
