@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTED_IN = {"linalg_gallery": "docs/from-torch-linalg.md"}
 """Documents that hold all that an example prints."""
-LONG = ("implicit_moved", "two_scale_equilibrium")
-"""Examples that train for several seconds: left to the slow tests."""
+LONG = ("deblur_photo", "equilibrium_layer", "implicit_moved", "learned_steps", "own_loop", "two_scale_equilibrium")
+"""Examples that take seconds, of what the documents also run: left to the slow tests."""
 
 
 def test_there_are_examples() -> None:

@@ -24,7 +24,7 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted(run.rglob("checkpoints/*.safetensors"))
 
 
-@pytest.fixture(scope="module", params=[1, 0], ids=["a worker", "rank 0"])
+@pytest.fixture(scope="module", params=[1, pytest.param(0, marks=pytest.mark.slow)], ids=["a worker", "rank 0"])
 def stopped(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[int, Path, list[CompletedProcess[str]], list[Path]]]:
@@ -92,6 +92,7 @@ print(json.dumps(sf.distributed.run(program)))
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_computes_is_not_given_up() -> None:
     """Rank 0 and another one, each without a line of Python for longer than the limit."""
     results = run_ranks(["-c", BUSY], 2, 120.0, {heartbeat.VARIABLE: "3"})

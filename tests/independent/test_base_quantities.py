@@ -76,11 +76,14 @@ def enclosing(system: str, name: str) -> Callable[..., dict[str, tuple[float, fl
     return getattr(function, "__func__", function)  # of a method, what its class has
 
 
-@pytest.mark.parametrize(
+MINIMUM_SLOW = pytest.mark.parametrize(
     "theorem",
-    # that of a minimum alone takes as long as several; the fast tests mutate its enclosures, below
     [pytest.param(name, marks=pytest.mark.slow if name == "feed-forward/minimum" else ()) for name in theorems()],
 )
+"""The theorems; that of a minimum takes as long as several. The fast tests mutate its enclosures, below."""
+
+
+@MINIMUM_SLOW
 def test_published_quantities_are_safe_and_sharp(theorem: str) -> None:
     for family in builders(theorem):
         with named(family):
@@ -92,7 +95,7 @@ def test_published_quantities_are_safe_and_sharp(theorem: str) -> None:
 
 
 @pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
-@pytest.mark.parametrize("theorem", theorems())
+@MINIMUM_SLOW
 def test_enclosures_contain_the_truth(theorem: str, level: enclosed.Level) -> None:
     for family in builders(theorem):
         with named(family):
